@@ -41,7 +41,7 @@ class _Template:
 class Closure:
     """A function whose traced values are leaves."""
 
-    __slots__ = ("template", "values")
+    __slots__ = ("__weakref__", "template", "values")  # JAX keeps references to functions
 
     def __init__(self, template: _Template, values: Any) -> None:
         """The function with slots, and the values that belong there."""

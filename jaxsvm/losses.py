@@ -378,18 +378,6 @@ def pinball(tau: float = 0.5) -> Loss:
     return Loss(value, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
 
 
-def _simplex(point: Array) -> Array:
-    """The projection onto the probability simplex, clip(point - t, 0, 1) with sum 1.
-
-    t is the largest (sum - 1) / count over the numbers that are at least one of them. Up to 64
-    numbers this is 2 to 9 times faster than to sort them.
-    """
-    at_least = point[None, :] >= point[:, None]
-    total = jnp.sum(jnp.where(at_least, point[None, :], 0), axis=1)
-    threshold = jnp.max((total - 1) / jnp.sum(at_least, axis=1, dtype=point.dtype))
-    return jnp.clip(point - threshold, 0, 1)
-
-
 def _one_hot(y: Array, k: int, dtype: Any) -> Array:
     """The unit vectors of class numbers (b,), which may be floats, (b, k)."""
     return jax.nn.one_hot(y.astype(jnp.int32), k, dtype=dtype)
@@ -401,7 +389,7 @@ def crammer_singer_loss() -> Loss:
 
     The scores are (b, k), the class numbers y (b,). The slope is e_j - e_y for the first maximal j,
     and 0 where that is y. A slope u is in the domain of the conjugate where u + e_y is on the
-    simplex. `dual_step` maps coefficients (b, k) and projects onto that simplex.
+    simplex. `dual_step` maps coefficients (b, k), of sum 0.
 
     Reference: K. Crammer, Y. Singer, On the algorithmic implementation of multiclass kernel-based
         vector machines, JMLR 2, 2001.
@@ -429,12 +417,25 @@ def crammer_singer_loss() -> Loss:
         return _inside(on_simplex, jnp.sum(u * one_hot, -1))
 
     def dual_step(coef, f, y, q, C):
-        one_hot = _one_hot(y, f.shape[-1], dtype=f.dtype)
-        q, C = q[:, None], C[:, None]
-        lead = q * (C * one_hot - coef) + f - one_hot  # only differences between the classes count
-        lead = lead - jnp.max(lead, -1, keepdims=True)
-        point = jnp.maximum(lead / _guard(q * C), -1)  # classes further behind have coefficient 0
-        return C * (one_hot - jax.vmap(_simplex)(point))
+        one_hot, q = _one_hot(y, f.shape[-1], f.dtype), _guard(q)[:, None]
+        bound = C[:, None] * one_hot
+        room, ahead = bound - coef, f - one_hot  # only differences between the classes count
+        # coef + (t - ahead) / q, or the bound if that is less, with sum 0. With the classes S below
+        # their bounds t is the mean of `ahead` in S, less q times the room of the others by |S|. S
+        # holds the classes of the largest levels, q room + ahead, and has the largest t. The room
+        # of those at a bound is 0, so that nothing as large as q C is cancelled.
+        over = lambda a: a[:, None, :] - a[:, :, None]  # of levels: antisymmetric, as rounded too
+        is_below = q[..., None] * over(room) + over(ahead) >= 0
+        size = jnp.sum(is_below, axis=-1, dtype=f.dtype)
+        mean = jnp.sum(jnp.where(is_below, ahead[:, None, :], 0), axis=-1) / size
+        rest = jnp.sum(jnp.where(is_below, 0, room[:, None, :]), axis=-1) / size
+        best = jnp.argmax(mean - q * rest, axis=-1)[:, None]
+        of_best = lambda a: jnp.take_along_axis(a, best, axis=-1)
+        step = (of_best(mean) - ahead) / q - of_best(rest)
+        new = jnp.where(step >= room, bound, coef + step)
+        top = _one_hot(jnp.argmin(size, axis=-1), f.shape[-1], f.dtype) > 0
+        others = jnp.sum(jnp.where(top, 0, new), axis=-1, keepdims=True)
+        return jnp.where(top, jnp.minimum(-others, bound), new)
 
     return Loss(value, slope, conjugate, dual_step, multiclass=True)
 

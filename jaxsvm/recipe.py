@@ -219,7 +219,8 @@ def check_loss_values(name: str, loss: Any) -> None:
         unused = contextlib.suppress(Exception) if dual else contextlib.nullcontext()
         if fn is not None or field in ("value", "slope"):
             with unused, calling(f"{field} of {name}", fn, "(n,), (n,) -> (n,)", *args):
-                result = jax.eval_shape(fn, *args)
+                with jax.numpy_dtype_promotion("standard"):  # numbers may be of another float
+                    result = jax.eval_shape(fn, *args)
         elif field == "curvature":
             continue
         shape = score.shape if field in ("slope", "dual_step") else y.shape

@@ -51,8 +51,12 @@ class Case(NamedTuple):
 
     @property
     def targets(self) -> str:
-        """The kind of targets: "labels", "real", or "grades" with queries."""
-        return "grades" if couples_rows(self.loss) else "labels" if self.loss.labels else "real"
+        """The kind of targets: "labels", "classes", "real", or "grades" with queries."""
+        if couples_rows(self.loss):
+            return "grades"
+        if self.loss.multiclass:
+            return "classes"
+        return "labels" if self.loss.labels else "real"
 
     def at(self, number: float | None = None) -> Solver:
         """The solver at a number, its own by default."""
@@ -294,6 +298,16 @@ CASES = [
         copies=False,
         exact=True,
         tol=1e-20,
+    ),
+    Case(
+        "crammer_singer(1.0, classes=3, rounds=20.0)",
+        lambda C: jaxsvm.crammer_singer(C, classes=3, rounds=20),
+        1.0,
+        None,
+        losses.crammer_singer,
+        "feature",
+        copies=False,
+        exact=True,
     ),
     Case(
         "linear_svm(1.0)",
@@ -648,7 +662,9 @@ class Rows(NamedTuple):
 
     def batch(self, dtype: str = "float32") -> jaxsvm.Batch:
         """As a data set of jaxsvm."""
-        task = "binary" if set(np.unique(self.y)) == {-1, 1} else "regression"
+        kinds = {(-1, 1): "binary", (0, 1, 2): "multiclass"}
+        task = kinds.get(tuple(np.unique(self.y[self.weight > 0])), "regression")
+        task = "ranking" if self.query is not None else task
         return jaxsvm.dataset(
             self.x.astype(dtype), self.y, self.weight, query=self.query, task=task
         )
@@ -665,16 +681,20 @@ def rows(kind: str, targets: str = "labels") -> Rows:
         kind: "plain"; "padded": 20 rows and 4 wild ones of weight 0 among them; "weighted": whole
         weights whose sum is
             N too, with wild rows of weight 0.
-        targets: "labels", "real", or "grades", of which there are 4, in 3 queries.
+        targets: "labels", "real", "classes", of which there are 3, or "grades", of which there are
+            4, in 3 queries.
     """
     random = np.random.default_rng(7)
     x = random.normal(size=(N, D))
     x /= np.linalg.norm(x, axis=1).max()
     y = x @ np.array([2.0, -1.0, 0.5]) + 0.6 * random.normal(size=N) + 0.3
     query = np.arange(N) % 3 if targets == "grades" else None
-    y = {"labels": np.sign(y), "real": y, "grades": np.digitize(y, [-1.0, 0.0, 1.0]).astype(float)}[
-        targets
-    ]
+    y = {
+        "labels": np.sign(y),
+        "real": y,
+        "classes": np.digitize(y, [-0.5, 0.5]).astype(float),
+        "grades": np.digitize(y, [-1.0, 0.0, 1.0]).astype(float),
+    }[targets]
     weight = np.ones(N)
     if kind == "padded":
         weight[[0, 3, 11, 23]] = 0

@@ -19,6 +19,7 @@ from .from_arrays import caller_stacklevel
 from .missing import is_missing
 from .parsing import (
     EXPANSION,
+    ExpansionError,
     ReadError,
     check_paths,
     number_fault,
@@ -159,7 +160,7 @@ def read_csv(
                     ndmin=2,
                     converters=converters or None,
                 )
-        except UnicodeDecodeError:
+        except (UnicodeDecodeError, ExpansionError):
             raise
         except ValueError as error:
             _find_bad_cell(path, width, place, skip_lines, delimiter, missing)

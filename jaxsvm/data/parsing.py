@@ -31,6 +31,10 @@ class ReadError(ValueError):
         self.options = options
 
 
+class ExpansionError(ValueError):
+    """A compressed file that expands to more than it may."""
+
+
 EXPANSION = 100  # bytes for each one of a compressed file
 SHORT = 2**15  # bytes that every compressed file may be longer, and each of its lines may have
 
@@ -122,7 +126,7 @@ class _Expanded(io.RawIOBase):
             ),
         ):
             if is_too_long:
-                raise ValueError(
+                raise ExpansionError(
                     f"{self.path} expands to {what}: if it is what it should be, decompress it "
                     f"first, or give a larger expansion than {self.expansion} (the option "
                     "--expansion of the commands)"

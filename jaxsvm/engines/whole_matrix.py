@@ -18,6 +18,8 @@ from .dual_qp import PATIENCE, DualState, centre, count_idle, never_idle, shift_
 from .smo_step import solve
 
 STEPS = 2000  # least number of steps between two looks at the residual
+LANES = 8192  # coefficients of the problems that are solved at once: a cache holds them
+LANE_ROWS = 512  # of a problem, from which on problems are solved one after the other
 MAX_ROWS = 2048  # rows up to which steps on the whole matrix are as fast as blocks
 
 
@@ -33,8 +35,9 @@ def make_solver(stop: str, bias: str) -> Callable:
 
         coef_i += by_i, coef_j += by_j;   grad -= by_i K_i + by_j K_j
 
-    The steps are those of `smo_step.STEPS`, and the sums in `grad` are compensated. Under
-    `vmap` runs are sequential. They share the matrix where they have the same rows and kernel.
+    The steps are those of `smo_step.STEPS`, and the sums in `grad` are compensated. Under `vmap`
+    runs of few rows are made in groups, whose steps are made at once; others are sequential. They
+    share the matrix where they have the same rows and kernel.
 
     Args:
         stop: the definition of the residual: "kkt" or "gap" as of `decomposition`, or "margin" for
@@ -55,7 +58,13 @@ def make_solver(stop: str, bias: str) -> Callable:
     def from_matrix(matrix, own):
         return solve_matrix(*matrix, *own, stop=stop, bias=bias)
 
-    return map_sharing(matrix, from_matrix)
+    return map_sharing(matrix, from_matrix, _lanes)
+
+
+def _lanes(shared: Any, own: Any) -> int:
+    """The number of problems whose steps are made at once under `vmap`, by their number of rows."""
+    n = own[-1].shape[-1]
+    return max(1, LANES // n) if n <= LANE_ROWS else 1
 
 
 def solve_matrix(

@@ -11,6 +11,7 @@ from sklearn.svm import LinearSVC
 
 import jaxsvm
 from jaxsvm import features, implicit, kernels, losses
+from jaxsvm.engines.coordinate_descent import PRIMES
 from jaxsvm.testing import check_solver
 
 KEY = jax.random.key(0)
@@ -237,11 +238,47 @@ def test_the_estimator_is_that_of_scikit_learn(k, options, class_weight):
     assert ours.solver_ == "crammer_singer" and ours.n_iter_ > 1
 
 
-def test_the_simplex_of_its_steps():
-    """The projection that sorts (Held, Wolfe, Crowder), in NumPy."""
-    for p in RNG.normal(size=(20, 5)):
-        ordered = np.sort(p)[::-1]
-        levels = (np.cumsum(ordered) - 1) / np.arange(1, 6)
-        expected = np.maximum(p - levels[np.nonzero(ordered > levels)[0].max()], 0)
-        np.testing.assert_allclose(losses._simplex(jnp.asarray(p)), expected, atol=1e-6)
-    np.testing.assert_allclose(losses._simplex(jnp.ones(4)), 0.25)
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+def test_a_step_is_a_projection_onto_the_simplex(C):
+    """That which sorts (Held, Wolfe, Crowder), in NumPy and float64."""
+    one_hot, q = np.eye(4), 3.0
+    for _ in range(20):
+        share = RNG.dirichlet(np.ones(4) / 2).astype(np.float32) * (RNG.random(4) < 0.7)
+        y, f = RNG.integers(4), RNG.normal(size=4).astype(np.float32)
+        old = np.float32(C) * (share.sum() * one_hot[y] - share).astype(np.float32)
+        z = one_hot[y] + (f - one_hot[y] - q * old.astype(float)) / (q * C)
+        ordered = np.sort(z)[::-1]
+        levels = (np.cumsum(ordered) - 1) / np.arange(1, 5)
+        new = C * (one_hot[y] - np.maximum(z - levels[np.nonzero(ordered > levels)[0].max()], 0))
+        numbers = (jnp.asarray(a, jnp.float32)[None] for a in (old, f, y, q, C))
+        found = np.asarray(losses.crammer_singer.dual_step(*numbers))[0]
+        np.testing.assert_allclose(found, new, rtol=1e-6, atol=1e-6 * max(C, 1))
+        assert abs(found.sum()) <= 2e-7 * np.abs(found).max()
+
+
+def test_a_pass_is_that_of_numpy(x64):
+    """One visit of each row, transcribed with a projection that sorts."""
+    result = jaxsvm.fit(
+        jaxsvm.crammer_singer(0.7, classes=K, rounds=1, tol=1e-12), rows(), KEY, steps=1
+    )
+    coef, w = np.zeros((N, K)), np.zeros((K, D + 1))
+    x = np.column_stack([X, np.ones(N)])
+    for visit in range(N):
+        i = visit * (PRIMES[0] % N) % N
+        q, e = x[i] @ x[i], np.eye(K)[Y[i]]
+        z = e + (w @ x[i] - e - q * coef[i]) / (q * 0.7)
+        ordered = np.sort(z)[::-1]
+        levels = (np.cumsum(ordered) - 1) / np.arange(1, K + 1)
+        new = 0.7 * (e - np.maximum(z - levels[np.nonzero(ordered > levels)[0].max()], 0))
+        w += np.outer(new - coef[i], x[i])
+        coef[i] = new
+    np.testing.assert_allclose(result.state.solver.coef, coef, atol=1e-12)
+
+
+def test_rows_that_are_solved_leave_the_list(x64):
+    """Else there were more visits than passes: a look is counted as two visits of each row."""
+    machine = jaxsvm.crammer_singer(1.0, classes=K, tol=1e-7, rounds=1e5)
+    result = jaxsvm.fit(machine, rows(), KEY, steps=1)
+    assert result.converged
+    passes, visits = int(result.state.solver.steps), float(result.info.evals[-1]) / N
+    assert visits < 0.8 * passes

@@ -1,0 +1,45 @@
+"""A share of `python -m benchmarks.composition`: solvers inside JAX's transformations."""
+
+import jax
+import pytest
+
+from benchmarks import composition
+
+SHARE = (
+    "pegasos(0.1)",
+    "decomposition(1.0",
+    "newton(0.1)",
+    "crammer_singer",
+    "one_vs_rest(pegasos",
+)
+MOST_LIKELY = ("vmap, closure", "grad, closure", "equal", "pickle", "vmap of grad", "donate")
+CELLS = [
+    pytest.param(
+        subject.text,
+        column,
+        id=f"{subject.text.split(',')[0]}-{column}",
+        marks=() if i < 2 and column in MOST_LIKELY else pytest.mark.long,
+    )
+    for i, start in enumerate(SHARE)
+    for subject in [next(s for s in composition.subjects() if s.text.startswith(start))]
+    for column in composition.COLUMNS
+]
+
+
+@pytest.mark.parametrize(("text", "column"), CELLS)
+def test_a_cell_is_right_refused_or_without_meaning(text, column, x64):
+    (subject,) = (one for one in composition.subjects() if one.text == text)
+    result, said = composition.result_of(subject, column)
+    assert result in ("right", "refused", "-"), said
+
+
+def test_a_wrong_value_and_an_error_of_jax_are_noticed(monkeypatch, x64):
+    subject = composition.subjects()[0]
+    monkeypatch.setitem(composition.COLUMNS, "jit", lambda _: composition.close(1.0, 1.1))
+    assert composition.result_of(subject, "jit")[0] == "wrong"
+    monkeypatch.setitem(composition.COLUMNS, "jit", lambda _: composition.close(1.0, 1.0))
+    assert composition.result_of(subject, "jit")[0] == "right"
+    monkeypatch.setitem(composition.COLUMNS, "jit", lambda _: jax.jit(float)(1.0))
+    assert composition.result_of(subject, "jit")[0] == "error"
+    monkeypatch.setitem(composition.COLUMNS, "jit", lambda s: s.at(-1.0))
+    assert composition.result_of(subject, "jit")[0] == "refused"
