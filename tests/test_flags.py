@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -145,3 +146,21 @@ def test_without_compilation(job):
         found = JOBS[job](jax.random.key(0), "float32")
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("job", "parts"),
+    [
+        ("decomposition", ["solve_matrix", "solve_pairs"]),
+        ("dual_descent", ["visit_rows"]),
+        ("interior_point", ["newton_step", "evaluate"]),
+        ("ocas", ["add_plane", "solve_planes", "line_search"]),
+        ("sdca", ["visit_rows"]),
+    ],
+)
+def test_profiles_name_the_parts_of_a_run(job, parts):
+    """By `jax.named_scope`, as the names of operations."""
+    run = jax.jit(lambda key: JOBS[job](key, "float32")(X))
+    text = run.lower(jax.random.key(0)).as_text(debug_info=True)
+    for part in parts:
+        assert re.search(rf'["/]{part}/', text)

@@ -78,6 +78,7 @@ def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance
         integer("partners", partners, 1, note=", or None for all")
     degradation = from_table if search == "lookup" else by_search
 
+    @jax.named_scope("merge")
     def change(kernel, points, state):
         coef, place = points.coef, lax.iota(jnp.int32, points.budget + 1)
         i, side = _smallest(points)

@@ -36,6 +36,7 @@ def project() -> Maintenance:
         stochastic gradient descent for large-scale SVM training, JMLR 13, 2012, section 4.3.
     """
 
+    @jax.named_scope("project")
     def change(kernel, points, state):
         gram = points.gram(kernel)
         size = gram.shape[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from .base import Maintenance, maintenance, remove_point
@@ -28,6 +29,7 @@ def remove() -> Maintenance:
         stochastic gradient descent for large-scale SVM training, JMLR 13, 2012, section 4.3.
     """
 
+    @jax.named_scope("remove")
     def change(kernel, points, state):
         diag = jnp.append(kernel.diag(points.x), kernel.diag(points.row[None]))
         return remove_point(points, points.oldest_of(-points.coef * points.coef * diag)), state

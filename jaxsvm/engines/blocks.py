@@ -106,6 +106,7 @@ class Progress(NamedTuple):
     rounds: Array  # ()  int32, number of solved working sets
 
 
+@jax.named_scope("select_working_set")
 def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
     """A working set: the retained rows and those of extreme gain, without repetition.
 
@@ -297,6 +298,7 @@ class Blocks(NamedTuple):
     rounds: Array  # ()  int32, number of solved blocks
 
 
+@jax.named_scope("solve_by_blocks")
 def solve_by_blocks(
     task: Task, gram: Array, start: Dual, rows: tuple, sum_error: Array, tol: Array
 ) -> tuple[Array, Array]:

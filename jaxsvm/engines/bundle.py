@@ -129,6 +129,7 @@ class Problem(NamedTuple):
             return self.transposed(u), risk - pairwise_sum(jnp.ravel(u * response)), u
         return self.transposed(u), -self.risk.conjugate(u), u
 
+    @jax.named_scope("line_search")
     def search(self, a: Point, b: Point, mix: Scalar) -> Point:
         """The point of least objective on the ray from a through b; a where none is less.
 
@@ -205,6 +206,7 @@ def no_planes(size: int, columns: int, dtype: Any, rows: int = 0) -> Planes:
     )
 
 
+@jax.named_scope("add_plane")
 def add_plane(
     lam: Array, planes: Planes, slope: Array, offset: Array, u: Array
 ) -> tuple[Planes, Array]:
@@ -252,6 +254,7 @@ def _insert(planes: Planes, slope: Array, offset: Array, u: Array) -> tuple[Plan
     return planes, jnp.stack([partner, dropped]), dropped
 
 
+@jax.named_scope("solve_planes")
 def _solve(lam: Array, planes: Planes, changed: Array, newest: Array) -> tuple[Array, Array, Array]:
     """The weights (m,), the inner products as two numbers each, and the minimiser (p,)."""
     dtype = planes.slope.dtype

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import chex
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -238,6 +239,7 @@ def _write_pending(state: CoordinateState) -> CoordinateState:
     return state._replace(coef=dual_coef(state), stamp=scatter_set(state.stamp, row, stamp))
 
 
+@jax.named_scope("visit_rows")
 def _visit_batch(
     loss: Loss, state: CoordinateState, rows: BatchRows, score: Array, gram: Array
 ) -> Visits:
@@ -335,6 +337,7 @@ def _updates(
     return state, info
 
 
+@jax.named_scope("visit_rows")
 def _visit_piece(
     loss: Loss,
     C: Scalar,

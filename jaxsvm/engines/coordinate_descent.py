@@ -111,6 +111,7 @@ def descend(problem: Problem, coef: Array, tol: Array, rounds: Array) -> Search:
     return lax.while_loop(should_continue, step, begin)
 
 
+@jax.named_scope("visit_rows")
 def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
     """A visit of each listed row; the rows that stay, their number, and whether any moved."""
     dot_row, add_row = row_loops(problem.x)

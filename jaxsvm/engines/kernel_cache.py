@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -83,6 +84,7 @@ def alternate_signs(mask: Array, by: Array) -> tuple[Array, Array]:
     return jnp.argsort(key).astype(jnp.int32), count(mask)
 
 
+@jax.named_scope("subtract_rows")
 def subtract_cached(
     total: Array, compensation: Array, rows: Rows, index: Array, by: Array
 ) -> tuple[Array, Array]:
@@ -188,6 +190,7 @@ def is_cached(rows: Rows, index: Array, q: int, sizes: tuple[int, ...]) -> Array
     return (slot >= 0) & (distance >= q + 2 * sizes[0])
 
 
+@jax.named_scope("compute_rows")
 def ensure_rows(
     rows: Rows,
     kernel: Kernel,

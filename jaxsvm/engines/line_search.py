@@ -86,6 +86,7 @@ def line_of(
     )
 
 
+@jax.named_scope("line_search")
 def exact_step(line: Line) -> Array:
     """The minimiser t >= 0 of f along a line, (); 0 where the slope at 0 is not negative.
 
@@ -118,6 +119,7 @@ def exact_step(line: Line) -> Array:
     return jnp.where(first < 0, jnp.minimum(level, jump), 0)
 
 
+@jax.named_scope("line_search")
 def slope_step(slope: Callable, curvature: Array) -> Array:
     """A step t >= 0 at which a slope is at most 1/1000 of that at 0, by false position, ().
 
@@ -171,6 +173,7 @@ def slope_step(slope: Callable, curvature: Array) -> Array:
     return lax.while_loop(lambda search: (search[0] < TRIALS) & ~search[-1], trial, initial)[4]
 
 
+@jax.named_scope("line_search")
 def bounded_step(
     line: Line,
     size: Array,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -11,6 +12,7 @@ from ..types import Array
 COMPACT = 128  # the system of at most so many active vectors, of more than twice as many, is small
 
 
+@jax.named_scope("nearest_point")
 def nearest_point(
     gram: Array,
     live: Array,

@@ -231,6 +231,7 @@ class Solved(NamedTuple):
     changed: Array  # ()  bool, the last step changed a coefficient; true if none was made
 
 
+@jax.named_scope("solve_pairs")
 def solve(
     gram: Array,
     dual: Dual,

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -67,6 +68,7 @@ def _lanes(shared: Any, own: Any) -> int:
     return max(1, LANES // n) if n <= LANE_ROWS else 1
 
 
+@jax.named_scope("solve_matrix")
 def solve_matrix(
     gram: Array,
     diag: Array,

@@ -136,6 +136,7 @@ def _marked(sums: Sums, exist: Array | None) -> Sums:
     return floats.at[0].set(jnp.where(exist, floats[0], jnp.nan)), support
 
 
+@jax.named_scope("probe")
 def probed(probe: Callable | None, model: Callable[[], Model]) -> Any:
     """The result of the probe, a tree of arrays; None without a probe, which traces no model.
 

@@ -809,9 +809,8 @@ def test_partial_fit_of_a_regressor():
 @pytest.mark.long
 def test_a_missed_tolerance_is_told():
     x, y = rows()
-    with pytest.warns(
-        ConvergenceWarning, match=r"stopped after \d+ steps?; residual .* not met: a larger max_iter"
-    ):
+    said = r"stopped after \d+ steps?; residual .* not met: a larger max_iter"
+    with pytest.warns(ConvergenceWarning, match=said):
         made = LinearSVC(C=1000.0, tol=1e-7, max_iter=1, random_state=0).fit(x, y)
     assert not made.fit_.converged and made.n_iter_ >= 1
     with pytest.warns(ConvergenceWarning, match="a larger steps") as told:

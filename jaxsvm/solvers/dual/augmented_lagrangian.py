@@ -149,6 +149,7 @@ class Rows(NamedTuple):
         state = jax.tree.map(lambda new, old: jnp.where(is_other, new, old), anew, state)
         return state._replace(coef=keep(state.coef, coef), loss=loss, residual=residual)
 
+    @jax.named_scope("newton_step")
     def newton_step(
         self, state: AugmentedLagrangianState, scores: Array, point: Point
     ) -> AugmentedLagrangianState:

@@ -160,6 +160,7 @@ class Value(NamedTuple):
     infeasibility: Array  # ()  the norm of `gap`
 
 
+@jax.named_scope("evaluate")
 def evaluate(rows: Rows, at: Iterate) -> Value:
     """The scores and the relative duality gap of an iterate.
 
@@ -199,6 +200,7 @@ def weighted_gram(x: Array, weight: Array) -> Array:
     return total if rest == n else total + gram_of(x[:, rest:], weight[rest:])
 
 
+@jax.named_scope("newton_step")
 def step(rows: Rows, at: Iterate, value: Value) -> Iterate:
     """One predictor-corrector step; both directions use one factorisation."""
     t, u, z, v = at.dual

@@ -96,6 +96,7 @@ class Objective(NamedTuple):
     risk: Callable  # scores -> R (), slopes (n,), Hessian
     bias: str
 
+    @jax.named_scope("evaluate")
     def at(self, v: Array) -> Point:
         """The point v."""
         score = affine(self.x, v, self.bias != "none")
@@ -117,6 +118,7 @@ class Objective(NamedTuple):
         residual = gap / jnp.maximum(value, jnp.finfo(grad.dtype).tiny)
         return Point(v, score, grad, risk, value, residual)
 
+    @jax.named_scope("line_search")
     def step_length(self, point: Point, direction: Array, rate: Array) -> Array:
         """The minimiser t > 0 of the objective along `direction`, to a hundredth of its slope.
 
