@@ -61,6 +61,7 @@ from .objectives import risk_on as risk_on
 from .projections import keep as keep
 from .recipe import loss as loss
 from .recipe import register as register
+from .recipe import sampler as sampler
 from .recipe import solver as solver
 from .recipe import static as static
 from .recipe import struct as struct

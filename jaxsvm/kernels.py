@@ -61,6 +61,7 @@ __all__ = [
     "cosine",
     "custom",
     "gamma_grid",
+    "kernel",
     "laplacian",
     "linear",
     "matern",
@@ -226,10 +227,37 @@ def _numbers_on_host(kernel: Kernel) -> Kernel:
     return jax.tree.map(number, kernel)
 
 
-kernel = _recipe.recipe(_Kernel, Kernel)
+_kernel = _recipe.recipe(_Kernel, Kernel)
 
 
-@kernel
+def kernel(factory: Callable) -> Callable:
+    """A decorator that makes a factory of kernels with numbers that can be swept and derived.
+
+    `factory` returns a kernel, such as `custom(fn)`, or a function (n, d), (m, d) -> (n, m). Its
+    positional arguments are leaves: a new value compiles nothing, `jax.vmap` and `jax.grad` reach
+    it. Keyword arguments that are strings, booleans or integers are structure. It is called once
+    where its numbers are known, so that it may refuse them. Files know the kernel by the names of
+    the module and the function.
+
+    Example:
+        >>> @kernel
+        ... def cauchy(width=1.0):
+        ...     return lambda x, z: 1 / (1 + sqdist(x, z) / width)
+        >>> cauchy(2.0)
+        cauchy(2.0)
+        >>> value = lambda width: cauchy(width)(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]
+        >>> jax.grad(value)(1.0).tolist()
+        0.25
+    """
+
+    @functools.wraps(factory)
+    def make(*args: Any, **kwargs: Any) -> _Kernel:
+        return _wrapped(factory(*args, **kwargs)).make()
+
+    return _kernel(make)
+
+
+@_kernel
 def linear() -> _Kernel:
     """The linear kernel <x, z>."""
     return _of_products(lambda product, x, z: product, sqnorms)
@@ -245,7 +273,7 @@ def _of_products(value: Callable, diagonal: Callable) -> _Kernel:
     return _Kernel(block, diagonal, of_products=lambda product, x, z, columns: value(product, x, z))
 
 
-@kernel
+@_kernel
 def rbf(sigma: float | None = None, *, gamma: Array | None = None) -> _Kernel:
     """The Gaussian kernel exp(-|x - z|^2 / (2 sigma^2)), or exp(-gamma |x - z|^2).
 
@@ -317,7 +345,7 @@ def _rbf_by_column(gamma: Any) -> _Kernel:
     return _Kernel(block, _ones, differences=True, gammas=(gamma,))
 
 
-@kernel
+@_kernel
 def laplacian(sigma: float) -> _Kernel:
     """The Laplacian kernel exp(-|x - z|_1 / sigma).
 
@@ -370,19 +398,19 @@ def matern(sigma: float, *, nu: float = 1.5) -> Kernel:
     return choices[nu](sigma)
 
 
-@kernel
+@_kernel
 def matern12(sigma: float) -> _Kernel:
     """`matern(sigma, nu=0.5)`."""
     return _matern(sigma, 0.5, 0.0, lambda t: 1)
 
 
-@kernel
+@_kernel
 def matern32(sigma: float) -> _Kernel:
     """`matern(sigma, nu=1.5)`."""
     return _matern(sigma, 1.5, 3 / 2, lambda t: 1 + t)
 
 
-@kernel
+@_kernel
 def matern52(sigma: float) -> _Kernel:
     """`matern(sigma, nu=2.5)`."""
     return _matern(sigma, 2.5, 5 / 6, lambda t: 1 + t + t * t / 3)
@@ -421,7 +449,7 @@ def _student(nu: float, key: Array, shape: tuple[int, int], dtype: Any) -> Array
     return jax.random.normal(for_normal, shape, dtype) / jnp.sqrt(rate)[None, :]
 
 
-@kernel
+@_kernel
 def rational_quadratic(sigma: float, alpha: float = 1.0) -> _Kernel:
     """The rational quadratic kernel (1 + |x - z|^2 / (2 alpha sigma^2))^(-alpha).
 
@@ -464,7 +492,7 @@ def _ones(x: Any) -> Array:
     return jnp.ones(x.shape[0], accum_dtype(x))
 
 
-@kernel
+@_kernel
 def cosine() -> _Kernel:
     """The cosine <x, z> / (|x| |z|), 0 for rows of zeros.
 
@@ -484,7 +512,7 @@ def cosine() -> _Kernel:
     )
 
 
-@kernel
+@_kernel
 def additive_chi2() -> _Kernel:
     """The additive chi-squared kernel sum_j 2 x_j z_j / (x_j + z_j), for columns of at least 0.
 
@@ -506,7 +534,7 @@ def additive_chi2() -> _Kernel:
     )
 
 
-@kernel
+@_kernel
 def chi2(gamma: float = 1.0) -> _Kernel:
     """The exponential chi-squared kernel exp(-gamma sum_j (x_j - z_j)^2 / (x_j + z_j)).
 
@@ -543,7 +571,7 @@ def _of_histograms(x: Any, z: Any, values: Array) -> Array:
     return jnp.where(wrong, jnp.nan, values)
 
 
-@kernel
+@_kernel
 def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _Kernel:
     """The polynomial kernel (gamma <x, z> + coef0)^degree.
 
@@ -561,7 +589,7 @@ def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _K
     )
 
 
-@kernel
+@_kernel
 def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
     """The sigmoid kernel tanh(gamma <x, z> + coef0).
 
@@ -579,7 +607,7 @@ def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
     )
 
 
-@kernel
+@_kernel
 def precomputed() -> _Kernel:
     """A precomputed kernel matrix: the rows of `x` are rows of the matrix of k(row, training rows).
 
@@ -599,7 +627,7 @@ def precomputed() -> _Kernel:
     return _Kernel(block, lambda x: jnp.diagonal(x).astype(accum_dtype(x)), among)
 
 
-@kernel
+@_kernel
 def custom(fn: Callable, diag: Callable | None = None, *, differences: bool = False) -> _Kernel:
     """A kernel from any function (n, d), (m, d) -> (n, m) of JAX operations.
 
@@ -667,7 +695,7 @@ def _of_jax(name: str, fn: Callable) -> Callable:
     return call
 
 
-@kernel
+@_kernel
 def sum_(a: Kernel, b: Kernel) -> _Kernel:
     """The sum k_a + k_b; written `a + b`."""
     return _both(jnp.add, a, b)
@@ -693,13 +721,13 @@ def _both(join: Callable, a: Kernel, b: Kernel) -> _Kernel:
     )
 
 
-@kernel
+@_kernel
 def product(a: Kernel, b: Kernel) -> _Kernel:
     """The elementwise product k_a k_b; written `a * b`."""
     return _both(jnp.multiply, a, b)
 
 
-@kernel
+@_kernel
 def scaled(inner: Kernel, factor: float) -> _Kernel:
     """The multiple factor k; written `factor * k`.
 
@@ -722,7 +750,7 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
     )
 
 
-@kernel
+@_kernel
 def in_units(inner: Kernel, unit: float) -> _Kernel:
     """The kernel k(x / unit, z / unit), for rows whose squares leave the range of float32.
 
