@@ -13,7 +13,7 @@ A map of the package. Each name has its own help, such as `help(jaxsvm.fit)`.
     conversions  lam_from_C, C_from_lam, nu_from
     pictures     plots, with the extra "plot"
     estimators   SVC, LinearSVC, SVR, SVCCV and others, with the extra "sklearn"
-    your own     solver, loss, sampler, kernels.kernel; gradient, online, coordinate; testing
+    your own     solver, loss, sampler, gradient, online, coordinate, Move, spaces; testing
 
 Five lines:
 

@@ -387,14 +387,14 @@ def simplex_solution(
     Returns:
         coef (n, k).
 
-    Example: two points at -1 and 1, C above 1/4: their values are those of the classes' distance
+    Example: two orthogonal points, C above 1/2: coef_00 = 1 / (2 |x_0|^2)
         >>> import jaxsvm
         >>> from jaxsvm import kernels
-        >>> data = jaxsvm.dataset([[-1.0], [1.0]], [0, 1], task="multiclass")
-        >>> coef = jnp.array([[0.25, -0.25], [-0.25, 0.25]])
+        >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0]], [0, 1], task="multiclass")
+        >>> coef = jnp.array([[0.5, -0.5], [-0.5, 0.5]])
         >>> of_rows = lambda x: simplex_solution(coef, kernels.linear(), data._replace(x=x), 1.0)
-        >>> jnp.round(jax.jacobian(of_rows)(data.x)[1, 1, :, 0], 3).tolist()
-        [0.25, -0.25]
+        >>> jnp.round(jax.jacobian(of_rows)(data.x)[0, 0, 0], 3).tolist()
+        [-1.0, 0.5]
     """
     n, k = coef.shape
     y, weight, C, kernel = cast((data.y, data.weight, C, as_kernel(kernel)), coef.dtype)

@@ -74,6 +74,7 @@ __all__ = [
     "rbf",
     "register",
     "sigmoid",
+    "sqdist",
 ]
 
 

@@ -26,9 +26,9 @@ def register_with_flax() -> None:
     Example:
         >>> import flax.serialization, jaxsvm
         >>> register_with_flax()
-        >>> model = jaxsvm.models.Linear(jnp.array([1.0]), jnp.array(0.5))
+        >>> model = jaxsvm.models.Linear(jnp.array([1.0]), 0.5)
         >>> flax.serialization.to_state_dict(model)
-        {'.w': Array([1.], dtype=float32), '.b': Array(0.5, dtype=float32)}
+        {'.w': Array([1.], dtype=float32), '.b': 0.5}
     """
     from flax import serialization
 
