@@ -16,8 +16,8 @@ neither writes the table.
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import functools
+import multiprocessing
 import os
 import pathlib
 import pickle
@@ -441,7 +441,7 @@ def result_of(subject: Subject, column: str) -> tuple[str, str]:
     return "right", ""
 
 
-def row_of(text: str, columns: tuple[str, ...]) -> list[dict[str, str]]:
+def row_of(columns: tuple[str, ...], text: str) -> list[dict[str, str]]:
     """The cells of a solver."""
     jax.config.update("jax_enable_x64", True)
     (subject,) = (one for one in subjects() if one.text == text)
@@ -463,11 +463,14 @@ def main() -> None:
     texts = [subject.text for subject in subjects() if args.only in subject.text]
     columns = (args.column,) if args.column else tuple(COLUMNS)
     rows: list[dict[str, str]] = []
-    with concurrent.futures.ProcessPoolExecutor(args.jobs, max_tasks_per_child=8) as pool:
-        for cells in pool.map(row_of, texts, [columns] * len(texts)):
+    # a process holds all that it has compiled
+    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=6) as pool:
+        for cells in pool.imap(functools.partial(row_of, columns), texts):
             rows += cells
             count = lambda what, cells=cells: sum(cell["result"] == what for cell in cells)
-            print(f"{count('right')} right, {count('refused')} refused, {count('-')} do not apply: {cells[0]['solver']}")
+            print(
+                f"{count('right')} right, {count('refused')} refused, {count('-')} do not apply: {cells[0]['solver']}", flush=True
+            )
             for cell in cells:
                 if cell["result"] in ("wrong", "error"):
                     print(f"    {cell['with']}: {cell['result']}: {cell['said']}", flush=True)

@@ -116,12 +116,11 @@ class LinearSVC(LinearSVM, BaseClassifier):
 
     def _joint_spec(self, numbers: dict[str, Any]) -> Spec:
         """All classes at once; two are one machine of the hinge, with w = w_2 - w_1 and twice C."""
-        steps, C = whole_number("max_iter", self.max_iter, 1), self._number("C", numbers)
-        k, options = len(self.classes_), {"bias": self._bias(), "rounds": float(min(steps, ROUNDS))}
-        solver = (
-            crammer_singer(C, classes=k, **options) if k > 2 else dual_descent(2 * C, **options)
-        )
-        return self._spec_of("crammer_singer", solver, min(steps, ROUNDS))
+        steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
+        k, C = len(self.classes_), self._number("C", numbers)
+        how = {"bias": self._bias(), "rounds": float(steps)}
+        solver = crammer_singer(C, classes=k, **how) if k > 2 else dual_descent(2 * C, **how)
+        return self._spec_of("crammer_singer", solver, steps)
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """As `BaseClassifier._targets`; of more than two classes the solver has the weights."""
