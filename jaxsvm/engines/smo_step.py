@@ -221,7 +221,7 @@ STEPS = {"free": pair_step, "none": coordinate_step, "parts": part_pair_step}
 
 
 class Solved(NamedTuple):
-    """The end of `solve`."""
+    """The steps on pairs of one working set so far."""
 
     dual: Dual
     compensation: Array | None  # (q,)  rounding errors of `dual.grad`, still to be added
@@ -229,6 +229,29 @@ class Solved(NamedTuple):
     steps: Array  # ()  int32, steps made
     gap: Array  # ()  violation before the last step; inf if none was made
     changed: Array  # ()  bool, the last step changed a coefficient; true if none was made
+
+    def goes_on(self, tol: Array, max_steps: Array | int) -> Array:
+        """Whether another step is to be made, () bool."""
+        return (self.gap > tol) & self.changed & (self.steps < max_steps)
+
+
+def no_steps(dual: Dual, sum_error: Array, compensation: Array | None = None) -> Solved:
+    """Before the first step, with arguments as of `solve`."""
+    infinite, zero = jnp.full((), jnp.inf, dual.grad.dtype), jnp.zeros((), jnp.int32)
+    return Solved(dual, compensation, sum_error, zero, infinite, jnp.ones((), bool))
+
+
+def make_step(row: Callable, at: Solved, bias: str) -> Solved:
+    """One more step; `row` is as of `pair_step`."""
+    dual = at.dual
+    if at.compensation is not None:
+        dual = dual._replace(grad=dual.grad + at.compensation)
+    new, sum_error, step = STEPS[bias](row, dual, at.sum_error)
+    rounding = None
+    if at.compensation is not None:
+        grad, rounding = two_sum(at.dual.grad, at.compensation, step.change)
+        new = new._replace(grad=grad)
+    return Solved(new, rounding, sum_error, at.steps + 1, step.gap, jnp.any(step.by != 0))
 
 
 @jax.named_scope("solve_pairs")
@@ -255,21 +278,9 @@ def solve(
         compensation: (q,) the rounding errors of `dual.grad`, which is then summed with
             compensation; None: summed without, for sets whose derivative is not kept.
     """
-
-    def body(at):
-        dual = at.dual
-        if compensation is not None:
-            dual = dual._replace(grad=dual.grad + at.compensation)
-        new, sum_error, step = STEPS[bias](lambda i: index_row(gram, i), dual, at.sum_error)
-        rounding = None
-        if compensation is not None:
-            grad, rounding = two_sum(at.dual.grad, at.compensation, step.change)
-            new = new._replace(grad=grad)
-        return Solved(new, rounding, sum_error, at.steps + 1, step.gap, jnp.any(step.by != 0))
-
-    def should_continue(at):
-        return (at.gap > tol) & at.changed & (at.steps < max_steps)
-
-    infinite, zero = jnp.full((), jnp.inf, dual.grad.dtype), jnp.zeros((), jnp.int32)
-    start = Solved(dual, compensation, sum_error, zero, infinite, jnp.ones((), bool))
-    return lax.while_loop(should_continue, body, start)
+    row = lambda i: index_row(gram, i)
+    return lax.while_loop(
+        lambda at: at.goes_on(tol, max_steps),
+        lambda at: make_step(row, at, bias),
+        no_steps(dual, sum_error, compensation),
+    )

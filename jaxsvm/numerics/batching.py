@@ -41,19 +41,20 @@ def map_on_cpu(fn: Callable) -> Callable:
     return single
 
 
-def map_sharing(prepare: Callable, solve: Callable, lanes: Callable) -> Callable:
-    """The function (shared, own) -> solve(prepare(shared), own), in groups under `vmap`.
+def map_sharing(prepare: Callable, solve: Callable, many: Callable, most: Callable) -> Callable:
+    """The function (shared, own) -> solve(prepare(shared), own), at once or in turns under `vmap`.
 
     Where `shared` is the same for all elements, `prepare` is called once for all of them. Otherwise
-    it is called for each group: no more than one group's results are in memory. On other devices
-    than a CPU all elements are one group, unless groups are of one element.
+    it is called for the elements that are solved at once, or for each: no more results are in
+    memory.
 
     Args:
         prepare: a function of one pytree.
         solve: a function of the result and of another pytree.
-        lanes: (shared, own) -> the number of elements of a group on a CPU, by shapes alone, which
-            may or may not have a leading axis. The loops of a group go on until its last element
-            has ended. 1: one after the other.
+        many: (prepared, own, is_batched) -> the results of many elements, with a leading axis;
+            `is_batched` says whether `prepared`, and each leaf of `own`, have one, too.
+        most: (shared, own) -> the number of elements that `many` may take, by shapes alone, which
+            may or may not have a leading axis; 0: elements are solved in turns.
     """
     prepare, solve = jax.jit(prepare), jax.jit(solve)  # traced once for both uses below
 
@@ -64,33 +65,31 @@ def map_sharing(prepare: Callable, solve: Callable, lanes: Callable) -> Callable
     @single.def_vmap
     def batch_rule(size, batched, *args):
         flags, leaves, tree = jax.tree.leaves(batched), *jax.tree.flatten(args)
-        width, is_shared = lanes(*args), not any(jax.tree.leaves(batched[0]))
-
-        def call(prepared, leaves):
-            shared, own = jax.tree.unflatten(tree, leaves)
-            return solve(prepare(shared) if prepared is None else prepared, own)
+        width, is_shared = most(*args), not any(jax.tree.leaves(batched[0]))
+        own_flags = tuple(jax.tree.leaves(batched[1]))
 
         @jax.custom_batching.sequential_vmap  # also under an outer `vmap`
-        def in_sequence(leaves):
-            prepared = prepare(jax.tree.unflatten(tree, leaves)[0]) if is_shared else None
-            return _map(lambda leaves: call(prepared, leaves), leaves, flags)
+        def in_turns(leaves):
+            shared, _ = jax.tree.unflatten(tree, leaves)
+            prepared = prepare(shared) if is_shared else None
+
+            def call(leaves):
+                shared, own = jax.tree.unflatten(tree, leaves)
+                return solve(prepare(shared) if prepared is None else prepared, own)
+
+            return _map(call, leaves, flags)
 
         @jax.custom_batching.sequential_vmap
-        def group(prepared, leaves):
-            axes = [0 if flag else None for flag in flags]
-            return jax.vmap(lambda *leaves: call(prepared, leaves), axes)(*leaves)
+        def at_once(leaves):
+            shared, own = jax.tree.unflatten(tree, leaves)
+            axes = jax.tree.map(lambda flag: 0 if flag else None, batched[0])
+            prepared = prepare(shared) if is_shared else jax.vmap(prepare, (axes,))(shared)
+            return many(prepared, own, (not is_shared, own_flags))
 
-        def in_groups(*leaves):
-            prepared = prepare(jax.tree.unflatten(tree, leaves)[0]) if is_shared else None
-            return _map_groups(lambda leaves: group(prepared, leaves), leaves, flags, size, width)
-
-        def at_once(*leaves):
-            return group(None, leaves)
-
-        if width == 1:
-            result = in_sequence(leaves)
+        if width:
+            result = _map_groups(at_once, leaves, flags, size, width)
         else:
-            result = lax.platform_dependent(*leaves, cpu=in_groups, default=at_once)
+            result = in_turns(leaves)
         return result, jax.tree.map(lambda _: True, result)
 
     return single
@@ -101,6 +100,8 @@ def _map_groups(
 ) -> Any:
     """`fn` of groups of at most `width` elements, all of one size; the last is repeated to fill."""
     groups = -(-size // width)
+    if groups == 1:
+        return fn(leaves)
     width = -(-size // groups)
     place = jnp.minimum(jnp.arange(groups * width), size - 1).reshape(groups, width)
     take = lambda a, flag: a[place] if flag else a

@@ -219,7 +219,7 @@ def top_k_index(a: Array, k: int) -> Array:
     """
     if (many := shards(a.shape[0])) > 1 and a.shape[0] // many >= k:
         return _top_k_of_shards(a, k, many)
-    return lax.optimization_barrier(lax.top_k(a, k))[1]
+    return lax.optimization_barrier(lax.top_k(a, k)[1])
 
 
 def _top_k_of_shards(a: Array, k: int, many: int) -> Array:

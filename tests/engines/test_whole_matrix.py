@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.svm import SVC, SVR
 
@@ -130,14 +131,20 @@ def test_mapped_runs_share_the_matrix():
     assert "f32[2,200,200]" not in text and "f32[200,200]" in text
 
 
-def test_map_sharing_prepares_once_where_it_can():
+@pytest.mark.parametrize("most", [0, 2, 100])
+def test_map_sharing_prepares_once_where_it_can(most):
+    """In turns, at once in groups of two, and all at once."""
     calls = []
 
     def prepare(shared):
         jax.debug.callback(lambda: calls.append(1))
         return 2 * shared
 
-    fn = map_sharing(prepare, lambda prepared, own: prepared + own)
+    def many(prepared, own, is_batched):
+        axes = [0 if flag else None for flag in (is_batched[0], *is_batched[1])]
+        return jax.vmap(jnp.add, axes)(prepared, own)
+
+    fn = map_sharing(prepare, lambda prepared, own: prepared + own, many, lambda *_: most)
     shared, own = jnp.arange(3.0), jnp.arange(4.0)
 
     def counted(mapped, *args):
@@ -149,13 +156,90 @@ def test_map_sharing_prepares_once_where_it_can():
     np.testing.assert_array_equal(fn(1.0, 2.0), 4.0)
     value, count = counted(jax.vmap(fn, (None, 0)), 1.0, own)
     np.testing.assert_array_equal(value, 2 + own)
-    assert count == 1
+    assert count == (2 if most == 2 else 1)  # once for each group
     value, count = counted(jax.vmap(fn, (0, None)), shared, 1.0)
     np.testing.assert_array_equal(value, 2 * shared + 1)
-    assert count == 3
+    assert count == {0: 3, 2: 2, 100: 1}[most]  # mapped, it is one call for a group
+    value, count = counted(jax.vmap(fn), own, own)
+    np.testing.assert_array_equal(value, 3 * own)
+    assert count == {0: 4, 2: 2, 100: 1}[most]
     value, count = counted(jax.vmap(jax.vmap(fn, (None, 0)), (0, None)), shared, own)
     np.testing.assert_array_equal(value, 2 * shared[:, None] + own[None, :])
-    assert count == 3
+    assert count == (6 if most == 2 else 3)
+
+
+def problems(number, n):
+    """Small data sets, as of few-shot learning."""
+    random = np.random.default_rng(2)
+    x = random.normal(size=(number, n, 3)).astype(np.float32)
+    return x, np.where(x[..., 0] + 0.5 * random.normal(size=(number, n)) > 0, 1, -1)
+
+
+@pytest.mark.parametrize("make", [
+    lambda C: jaxsvm.decomposition(C, kernels.rbf(gamma=0.3)),
+    lambda C: jaxsvm.decomposition(C, kernels.linear()),
+    lambda C: jaxsvm.decomposition(C, kernels.rbf(gamma=0.3), bias="none", stop="gap"),
+    lambda C: jaxsvm.decomposition(C, kernels.rbf(gamma=0.3), loss=losses.squared_hinge),
+    lambda C: jaxsvm.nu_svc(0.3 / C, kernels.rbf(gamma=0.3)),
+    lambda C: jaxsvm.one_class(0.3 / C, kernels.rbf(gamma=0.3)),
+], ids=["rbf", "linear", "none", "l2", "nu_svc", "one_class"])  # fmt: skip
+@pytest.mark.parametrize("lanes", [1, 3, 100])
+def test_problems_at_once_are_those_in_turns(make, lanes, monkeypatch, x64):
+    """With more problems than lanes, so that lanes are used again."""
+    monkeypatch.setattr(whole_matrix, "LANES", 20 * lanes)
+    whole_matrix.make_solver.cache_clear()
+    x, y = problems(7, 20)
+    x = x.astype(float)
+    Cs = jnp.array([0.1, 1.0, 100.0, 1.0, 3.0, 1.0, 0.5])
+
+    def coef(x, y, C):
+        data = jaxsvm.dataset(x, y)
+        return jaxsvm.fit(make(C), data, KEY, steps=1, tol=1e-9).model.coef
+
+    def in_turns(*args):
+        return jax.jit(lambda *args: lax.map(lambda one: coef(*one), args))(*args)
+
+    for args in ((x, y, jnp.ones(7)), (x, y, 1 + Cs / 100)):
+        together = jax.jit(jax.vmap(coef))(*args)
+        np.testing.assert_allclose(together, in_turns(*args), atol=1e-6)
+    whole_matrix.make_solver.cache_clear()
+
+
+def test_all_ways_to_map_over_problems():
+    """Over rows, numbers of the kernel, labels, and all of them; in groups that memory holds."""
+    x, y = problems(5, 20)
+    gammas, Cs = jnp.linspace(0.1, 1.0, 5), jnp.linspace(0.5, 2.0, 5)
+
+    def coef(x, y, gamma, C):
+        data = jaxsvm.dataset(x, y)
+        solver = jaxsvm.decomposition(C, kernels.rbf(gamma=gamma))
+        return jaxsvm.fit(solver, data, KEY, steps=1).model.coef
+
+    whole = [(x, y, gammas, Cs), (x[0], y[0], 0.5, 1.0)]
+    for axes in ((0, 0, 0, 0), (None, None, 0, None), (None, None, None, 0), (None, 0, None, 0)):
+        args = [whole[0 if axis == 0 else 1][i] for i, axis in enumerate(axes)]
+        mapped = jax.jit(jax.vmap(coef, axes))(*args)
+        for k in range(5):
+            one = [a[k] if axis == 0 else a for a, axis in zip(args, axes, strict=True)]
+            np.testing.assert_allclose(mapped[k], coef(*one), atol=2e-3)
+    nested = jax.jit(jax.vmap(jax.vmap(coef, (0, 0, None, None)), (None, None, 0, 0)))
+    np.testing.assert_allclose(
+        nested(x, y, gammas[:2], Cs[:2])[1, 3], coef(x[3], y[3], gammas[1], Cs[1]), atol=2e-3
+    )
+
+
+def test_derivatives_of_problems_at_once(x64):
+    x, y = problems(4, 20)
+    x = x.astype(float)
+
+    def value(gamma, x, y):
+        solver = jaxsvm.decomposition(1.0, kernels.rbf(gamma=gamma), tol=1e-10)
+        return jnp.sum(jaxsvm.fit(solver, jaxsvm.dataset(x, y), KEY, steps=1).model(x / 2) ** 2)
+
+    slopes = jax.vmap(jax.grad(value), (None, 0, 0))(0.4, x, y)
+    for k in range(4):
+        difference = (value(0.4 + 1e-5, x[k], y[k]) - value(0.4 - 1e-5, x[k], y[k])) / 2e-5
+        assert float(slopes[k]) == pytest.approx(float(difference), rel=1e-4)
 
 
 def test_numbers_compile_nothing():

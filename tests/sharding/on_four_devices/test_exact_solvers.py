@@ -144,3 +144,22 @@ def test_kernel_sums_over_shards(mesh, rows_of_x):
         sums = jax.jit(lambda x, z, coef: kernels.matvec(RBF, x, z, coef, block=128))
         found = sums(over(x), over(z), over(coef))
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_working_sets_in_float64_on_each_device(mesh):
+    """A number for each device by `shard_map`: XLA aborted where one barrier had both outputs of
+    `top_k`."""
+    with jax.enable_x64(True):
+        x = np.random.default_rng(0).normal(size=(24, 3))
+        data = jaxsvm.dataset(x, np.where(x[:, 0] > 0, 1, -1))
+
+        def coef(C):
+            solver = jaxsvm.decomposition(C[0], kernels.rbf(1.0), working_set=8, tol=1e-9)
+            return jaxsvm.fit(solver, data, jax.random.key(0), steps=1).model.coef[None]
+
+        Cs, spec = np.array([0.5, 1.0, 2.0, 4.0]), jax.sharding.PartitionSpec("i")
+        devices = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
+        options = {"mesh": devices, "in_specs": spec, "out_specs": spec, "check_vma": False}
+        each = jax.jit(jax.shard_map(coef, **options))(Cs)
+        for C, found in zip(Cs, each, strict=True):
+            np.testing.assert_allclose(found, coef(np.array([C]))[0], atol=1e-6)
