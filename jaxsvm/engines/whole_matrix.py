@@ -29,9 +29,10 @@ from .dual_qp import (
 from .smo_step import make_step, no_steps, solve
 
 STEPS = 2000  # least number of steps between two looks at the residual
-LANES = 8192  # coefficients of the problems that a CPU solves at once: a cache holds them
-LANE_STEPS = 32  # steps after which problems that are solved make room for others
-LANE_ROWS = 512  # of a problem, from which on problems are solved one after the other
+LANES = 4096  # coefficients of the problems that a CPU solves at once: a cache holds them
+LANE_STEPS = 16  # steps after which problems that are solved make room for others
+LANE_ROWS = 512  # of a problem; those of more rows are solved one after the other
+LANE_ROWS_OF_CPU = 128
 LANE_MEMORY = 2**28  # bytes of the kernel matrices of problems that are solved at once
 MAX_ROWS = 2048  # rows up to which steps on the whole matrix are as fast as blocks
 
@@ -49,8 +50,8 @@ def make_solver(stop: str, bias: str) -> Callable:
         coef_i += by_i, coef_j += by_j;   grad -= by_i K_i + by_j K_j
 
     The steps are those of `smo_step.STEPS`, and the sums in `grad` are compensated. Under `vmap`
-    runs of up to 512 rows are made at once (`solve_many`); others are sequential. They share the
-    matrix where they have the same rows and kernel.
+    runs of up to 128 rows are made at once (`solve_many`), on other devices than a CPU of up to
+    512; others are sequential. They share the matrix where they have the same rows and kernel.
 
     Args:
         stop: the definition of the residual: "kkt" or "gap" as of `decomposition`, or "margin" for
@@ -81,7 +82,8 @@ def make_solver(stop: str, bias: str) -> Callable:
 def _most_at_once(shared: Any, own: Any) -> int:
     """The number of problems of so many rows that are solved at once; 0: none."""
     n, itemsize = own[-1].shape[-1], own[-1].dtype.itemsize
-    return LANE_MEMORY // (n * n * itemsize) if n <= LANE_ROWS else 0
+    limit = LANE_ROWS_OF_CPU if jax.default_backend() == "cpu" else LANE_ROWS
+    return LANE_MEMORY // (n * n * itemsize) if n <= limit else 0
 
 
 @jax.named_scope("solve_matrix")

@@ -47,7 +47,7 @@ def nu_svc(
         A solver on all rows; model `Expansion`. `run.state.solver.margin` is r, and the state's
         coefficients are those before the division by r. The model has the derivatives of the exact
         solution in nu, the kernel's parameters, the rows and the weights
-        (`implicit.parts_solution`). Under `vmap` runs are sequential. For nu above its limit the
+        (`implicit.parts_solution`). Under `vmap` as `decomposition`. For nu above its limit the
         model is nan where `fit` cannot see the data, as inside transformations. If w = 0 is the
         solution, then r = 0, and the model is not divided by r: choose a larger nu.
 

@@ -47,7 +47,7 @@ def nu_svr(
     Returns:
         A solver on all rows; model `Expansion`. `run.state.solver.tube` is e. The model has the
         derivatives of the exact solution in nu, C, the kernel's parameters, the rows, targets and
-        weights (`implicit.parts_solution`). Under `vmap` runs are sequential.
+        weights (`implicit.parts_solution`). Under `vmap` as `decomposition`.
 
     Raises:
         ValueError: nu not in (0, 1]; C not a single positive number; otherwise as `decomposition`.

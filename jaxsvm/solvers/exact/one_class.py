@@ -50,7 +50,7 @@ def one_class(
         A solver on all rows; model `Expansion` of f - rho, as LIBSVM's decision function.
         `run.state.solver.offset` is rho, and `model.b` is -rho. The model has the derivatives of
         the exact solution in nu, the kernel's parameters, the rows and the weights
-        (`implicit.parts_solution`). Under `vmap` runs are sequential.
+        (`implicit.parts_solution`). Under `vmap` as `decomposition`.
 
     Raises:
         ValueError: nu not in (0, 1]; otherwise as `decomposition`.
