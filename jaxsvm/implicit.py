@@ -428,7 +428,8 @@ def _simplex_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
     row, column = flat // k, flat % k
     is_used = jnp.arange(free, dtype=jnp.int32) < num_free
     u = jax.nn.one_hot(column, k, dtype=coef.dtype) - at_reference[row]
-    t = jnp.where(is_free, coef - bound * one_hot, 0)
+    # with its derivatives, for those of higher order
+    t = jnp.where(is_free, coef - (C * weight)[:, None] * one_hot, 0)
 
     def coefficients(parameters, t):
         *_, weight, C = parameters

@@ -422,16 +422,16 @@ def crammer_singer_loss() -> Loss:
         room, ahead = bound - coef, f - one_hot  # only differences between the classes count
         # coef + (t - ahead) / q, or the bound if that is less, with sum 0. With the classes S below
         # their bounds t is the mean of `ahead` in S, less q times the room of the others by |S|. S
-        # holds the classes of the largest levels, q room + ahead, and has the largest t. The room
-        # of those at a bound is 0, so that nothing as large as q C is cancelled.
-        over = lambda a: a[:, None, :] - a[:, :, None]  # of levels: antisymmetric, as rounded too
+        # holds the classes of the largest levels, q room + ahead; it is the largest such set whose
+        # levels are at least t. All numbers are differences from those of class j, the last of S.
+        over = lambda a: a[:, None, :] - a[:, :, None]  # antisymmetric, as rounded too
         is_below = q[..., None] * over(room) + over(ahead) >= 0
         size = jnp.sum(is_below, axis=-1, dtype=f.dtype)
-        mean = jnp.sum(jnp.where(is_below, ahead[:, None, :], 0), axis=-1) / size
+        mean = jnp.sum(jnp.where(is_below, over(ahead), 0), axis=-1) / size
         rest = jnp.sum(jnp.where(is_below, 0, room[:, None, :]), axis=-1) / size
-        best = jnp.argmax(mean - q * rest, axis=-1)[:, None]
+        best = jnp.argmax(jnp.where(mean - q * rest <= q * room, size, 0), axis=-1)[:, None]
         of_best = lambda a: jnp.take_along_axis(a, best, axis=-1)
-        step = (of_best(mean) - ahead) / q - of_best(rest)
+        step = (of_best(mean) + (of_best(ahead) - ahead)) / q - of_best(rest)
         new = jnp.where(step >= room, bound, coef + step)
         top = _one_hot(jnp.argmin(size, axis=-1), f.shape[-1], f.dtype) > 0
         others = jnp.sum(jnp.where(top, 0, new), axis=-1, keepdims=True)

@@ -258,7 +258,8 @@ def solve_many(
     def round_(carry):
         place, runs, following, results = carry
         runs, is_solved = jax.vmap(advance)(place, runs)
-        to = jnp.where(is_solved & (place < size), place, size)
+        is_solved &= place < size  # others are empty
+        to = jnp.where(is_solved, place, size)
         store = lambda a, new: a.at[to].set(new, mode="drop")
         results = jax.tree.map(store, results, result_of(runs))
         order = following + jnp.cumsum(is_solved, dtype=jnp.int32) - 1

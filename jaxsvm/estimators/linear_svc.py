@@ -22,8 +22,8 @@ class LinearSVC(LinearSVM, BaseClassifier):
 
     s is `intercept_scaling`. The class has the parameters and attributes of scikit-learn's
     `LinearSVC`, and solves its problem. More than two classes are reduced to one against the rest,
-    or trained at once, with `multi_class="crammer_singer"`, by `jaxsvm.crammer_singer`; then loss,
-    dual and solver have no effect.
+    or trained at once, with `multi_class="crammer_singer"`, by `jaxsvm.crammer_singer`, two by
+    `jaxsvm.dual_descent`; then loss, dual and solver have no effect.
 
     solver="auto" takes `jaxsvm.newton` for a loss with a continuous slope, such as the squared
     hinge. For other losses of dense rows of at most 512 columns it takes `jaxsvm.interior_point`,
@@ -37,7 +37,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
         tol: interior_point and augmented_lagrangian stop once the relative duality gap is at most
             tol / 100, newton once it is at most tol / 10^5 or float32 allows no descent, > 0. There
             is a warning if the gap stays above tol. Ascent stops once the largest change of a
-            margin in a pass is at most tol / 2.
+            margin in a pass is at most tol / 2, all classes at once once that gap is.
         C: weight of the loss of each row, > 0.
         multi_class: "ovr" or "crammer_singer".
         fit_intercept: whether there is an intercept, regularised with the weights.
@@ -48,9 +48,10 @@ class LinearSVC(LinearSVM, BaseClassifier):
             a class in its problem, and not where they are of the rest.
         verbose: whether there is a bar on the standard error stream, as by `progress`.
         random_state: int, `RandomState` or None; the order of rows.
-        max_iter: steps of the solver at most, >= 1; above 1,000 rounded up to thousands. For
-            ascent they are passes over the rows, rounded up to whole chunks of steps: one pass
-            over the rows padded to a multiple of 256 or more, and at least 128 steps.
+        max_iter: steps of the solver at most, >= 1; above 1,000 rounded up to thousands. For all
+            classes at once they are visits of each row. For ascent they are passes over the rows,
+            rounded up to whole chunks of steps: one pass over the rows padded to a multiple of 256
+            or more, and at least 128 steps.
         progress: whether there is a bar on the standard error stream.
         solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca".
 
@@ -58,8 +59,9 @@ class LinearSVC(LinearSVM, BaseClassifier):
         coef_: (1, d) or (k, d) weights; they may be set, and `sparsify` makes them sparse.
         intercept_: (1,) or (k,) intercepts; 0.0 without.
         classes_: (k,) class names.
-        n_iter_: steps of the solver, or passes of ascent; for more than two classes the most of
-            newton and the mean of the others.
+        n_iter_: steps of the solver, passes of ascent, or of all classes at once passes over the
+            rows that still move; for more than two classes the most of newton and the mean of the
+            others.
         solver_: the name of the solver.
         model_: a `jaxsvm.models.Classifier`, for `jaxsvm.models.save`. With another
             `intercept_scaling` than 1, a certificate of it counts b^2 in place of (b/s)^2.
@@ -119,8 +121,9 @@ class LinearSVC(LinearSVM, BaseClassifier):
         steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
         k, C = len(self.classes_), self._number("C", numbers)
         how = {"bias": self._bias(), "rounds": float(steps)}
-        solver = crammer_singer(C, classes=k, **how) if k > 2 else dual_descent(2 * C, **how)
-        return self._spec_of("crammer_singer", solver, steps)
+        if k == 2:
+            return self._spec_of("dual_descent", dual_descent(2 * C, **how), steps)
+        return self._spec_of("crammer_singer", crammer_singer(C, classes=k, **how), steps)
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """As `BaseClassifier._targets`; of more than two classes the solver has the weights."""

@@ -1,12 +1,15 @@
 """Crammer and Singer's machine beside LIBLINEAR and a linear program's optimality conditions."""
 
 import functools
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
 import jaxsvm
@@ -235,7 +238,7 @@ def test_the_estimator_is_that_of_scikit_learn(k, options, class_weight):
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=3e-3)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=3e-3)
     assert (ours.predict(X) == theirs.predict(X)).mean() > 0.97
-    assert ours.solver_ == "crammer_singer" and ours.n_iter_ > 1
+    assert ours.solver_ == ("crammer_singer" if k > 2 else "dual_descent") and ours.n_iter_ > 1
 
 
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
@@ -254,6 +257,62 @@ def test_a_step_is_a_projection_onto_the_simplex(C):
         found = np.asarray(losses.crammer_singer.dual_step(*numbers))[0]
         np.testing.assert_allclose(found, new, rtol=1e-6, atol=1e-6 * max(C, 1))
         assert abs(found.sum()) <= 2e-7 * np.abs(found).max()
+
+
+def exact_step(coef, f, y, q, C):
+    """The maximiser in rational arithmetic: from the largest set of classes below their bounds."""
+    coef, f, q, C = [*map(Fraction, coef)], [*map(Fraction, f)], Fraction(q), Fraction(C)
+    bound = [C * (m == y) for m in range(len(f))]
+    ahead = [f[m] - (m == y) for m in range(len(f))]
+    level = [q * (bound[m] - coef[m]) + ahead[m] for m in range(len(f))]
+    order = sorted(range(len(f)), key=lambda m: -level[m])
+    for size in range(len(f), 0, -1):
+        below = order[:size]
+        room = sum(bound[m] - coef[m] for m in order[size:])
+        t = (sum(ahead[m] for m in below) - q * room) / size
+        if t <= level[below[-1]]:
+            break
+    return [float(min(bound[m], coef[m] + (t - ahead[m]) / q)) for m in range(len(f))]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    exponents=st.tuples(st.integers(-12, 12), st.integers(-6, 6), st.integers(-2, 4)),
+    seed=st.integers(0, 2**32 - 1),
+    k=st.sampled_from([2, 3, 20]),
+    ties=st.booleans(),
+)
+@example(exponents=(0, -6, 0), seed=0, k=20, ties=True)
+def test_a_step_of_any_size_keeps_the_sum(exponents, seed, k, ties):
+    """q, C and scores of any size, with equal scores, beside rational arithmetic."""
+    q, C, size = (float(np.float32(10.0**e)) for e in exponents)
+    random = np.random.default_rng(seed)
+    f = (size * (random.integers(-1, 2, k) if ties else random.normal(size=k))).astype(np.float32)
+    y = int(random.integers(k))
+    numbers = (np.zeros(k, np.float32), f, np.int32(y), np.float32(q), np.float32(C))
+    step = losses.crammer_singer.dual_step(*(jnp.asarray(a)[None] for a in numbers))
+    found = np.asarray(step[0], float)
+    assert abs(found.sum()) <= 1e-6 * k * C
+    assert (found <= C * (np.arange(k) == y) * (1 + 1e-6)).all()
+    expected = exact_step([0.0] * k, [float(v) for v in f], y, q, C)
+    rounding = 4e-7 * (np.abs(f).max() + 1) / q  # of the scores
+    np.testing.assert_allclose(found, expected, atol=1e-5 * C + rounding)
+
+
+def test_mixed_second_derivatives(x64):
+    """The derivative in C of the one in the rows, against its difference."""
+    data = rows(X[:12], Y[:12])
+
+    def value(C, x):
+        machine = jaxsvm.crammer_singer(C, classes=K, rounds=1e5)
+        run = jaxsvm.fit(machine, data._replace(x=x), KEY, steps=1, tol=1e-13)
+        return jnp.sum(jnp.sin(run.model(X[:12])))
+
+    slope = jax.jit(jax.grad(value, 1))
+    for C in (0.5, 2.0):
+        mixed = jax.jvp(lambda C: slope(C, data.x), (C,), (1.0,))[1]
+        difference = (slope(C + 1e-5, data.x) - slope(C - 1e-5, data.x)) / 2e-5
+        np.testing.assert_allclose(mixed, difference, rtol=1e-3, atol=1e-5)
 
 
 def test_a_pass_is_that_of_numpy(x64):
