@@ -15,7 +15,7 @@ from ..recipe import register
 from ..types import Array, Scalar
 from .batching import map_on_cpu
 from .products import dot
-from .reductions import fast_max, fast_min, pairwise_sum
+from .reductions import fast_min, pairwise_sum
 
 FEW = 8  # Newton steps from an initial guess
 # limit for the search of the bias; a third are bisections, which alone would suffice in float64
@@ -33,7 +33,7 @@ def water_level(
     Newton's method on a convex piecewise linear function: G decreases from the second step on, and
     the result is exact. From a guess it stops when the volume is met up to rounding. Derivatives
     are those of the level: weight_i / sum_A weight with respect to c_i in A, 1 / sum_A weight with
-    respect to the volume. The weights have none.
+    respect to the volume, -(G - c_i) / sum_A weight with respect to weight_i in A.
 
     Args:
         responses: c (n,), finite where the weight is positive.
@@ -86,10 +86,9 @@ def one_level(
     responses, volume, weight = _prepare(responses, volume, weight)
     c, v, w, guess = _no_gradients((responses, volume, weight, start))
     edge, level, mass = map_on_cpu(_solve_level)(c, v, w, guess)
-    share, slope = _level_derivatives(c, edge, mass, w)
-    return WaterFill(
-        _with_derivatives(level, share, slope, responses, volume), jnp.zeros_like(level), share
-    )
+    slopes = _level_derivatives(c, edge, level - c, mass, w)
+    level = _with_derivatives(level, slopes, (responses, volume, weight))
+    return WaterFill(level, jnp.zeros_like(level), slopes[0])
 
 
 def two_levels(
@@ -109,7 +108,7 @@ def two_levels(
 
     G is concave and piecewise linear. Its slope is (P - N) / (P + N) for the weights P and N under
     water in the two classes. A bracket of its maximum is narrowed; where the maximum is an
-    interval, b is its midpoint. Derivatives are those of the level; the bias has none.
+    interval, b is its midpoint. Derivatives are those of the level and of the bias.
 
     Args:
         responses: c (n,), finite where the weight is positive.
@@ -140,14 +139,27 @@ def two_levels(
     right_share = jnp.where(
         slope_drop > 0, left.slope / jnp.where(slope_drop > 0, slope_drop, 1), 0
     )
+    # under water are the rows of a piece at its own bias
+    depth = lambda piece: piece.at(best.bias) - (c + y * best.bias)
     parts = [
-        _level_derivatives(c + y * piece.bias, piece.edge, piece.mass, w) for piece in (left, right)
+        _level_derivatives(c + y * piece.bias, piece.edge, depth(piece), piece.mass, w)
+        for piece in (left, right)
     ]
-    share, slope = jax.tree.map(lambda a, b: (1 - right_share) * a + right_share * b, *parts)
-    bias = jnp.where(best.slope == 0, _middle(c, y, best, w), best.bias)
-    level = jnp.where(both, best.level, jnp.inf)
+    share, slope, of_weight = slopes = jax.tree.map(
+        lambda a, b: (1 - right_share) * a + right_share * b, *parts
+    )
+    variables = responses, volume, weight
+    level = _with_derivatives(best.level, slopes, variables)
+    # The bias where the two pieces meet, or of a plateau its midpoint.
+    by_drop = lambda a, b: jnp.where(
+        slope_drop > 0, (b - a) / jnp.where(slope_drop > 0, slope_drop, 1), 0
+    )
+    meeting = _with_derivatives(best.bias, jax.tree.map(by_drop, *parts), variables)
+    plateau = _middle(responses, y, best._replace(level=level), w)
+    bias = jnp.where(best.slope == 0, plateau, meeting)
+    level = jnp.where(both, level, jnp.inf)
     share, bias = jnp.where(both, share, 0), jnp.where(both, bias, 0)
-    return WaterFill(_with_derivatives(level, share, slope, responses, volume), bias, share)
+    return WaterFill(level, bias, share)
 
 
 class _Piece(NamedTuple):
@@ -352,31 +364,41 @@ def _under(ground: Array, edge: Array, w: Array) -> Array:
     return (ground < edge) & (w > 0)
 
 
-def _level_derivatives(ground: Array, edge: Array, mass: Array, w: Array) -> tuple[Array, Array]:
-    """The derivatives of the level in each response (n,), of sum 1, and in the volume ()."""
-    return jnp.where(_under(ground, edge, w), w, 0) / mass, 1 / mass
+def _level_derivatives(
+    ground: Array, edge: Array, depth: Array, mass: Array, w: Array
+) -> tuple[Array, Array, Array]:
+    """The derivatives of the level in responses (n,), of sum 1, volume and weights (n,).
+
+    `depth` (n,) is that of the water, which is read below the edge.
+    """
+    under = _under(ground, edge, w)
+    return jnp.where(under, w, 0) / mass, 1 / mass, jnp.where(under, -depth, 0) / mass
 
 
 def _middle(c: Array, y: Array, piece: _Piece, w: Array) -> Array:
     """The midpoint of the biases for which the same rows are under water."""
     under, live = _under(c + y * piece.bias, piece.edge, w), w > 0
-    top = lambda side, rows: fast_max(jnp.where(rows & side & live, c, -jnp.inf))
-    bottom = lambda side, rows: fast_min(jnp.where(rows & side & live, c, jnp.inf))
+    top = lambda side, rows: jnp.max(jnp.where(rows & side & live, c, -jnp.inf))
+    bottom = lambda side, rows: jnp.min(jnp.where(rows & side & live, c, jnp.inf))
     low = jnp.maximum(piece.level - bottom(y > 0, ~under), top(y <= 0, under) - piece.level)
     high = jnp.minimum(piece.level - top(y > 0, under), bottom(y <= 0, ~under) - piece.level)
     return (low + high) / 2
 
 
 @jax.custom_jvp
-def _with_derivatives(
-    level: Array, share: Array, slope: Array, responses: Array, volume: Array
-) -> Array:
-    """The level with its derivatives attached: `share` in the responses, `slope` in the volume."""
-    return level
+def _with_derivatives(value: Array, slopes: tuple, variables: tuple) -> Array:
+    """A number with its derivatives attached.
+
+    Args:
+        value: ()
+        slopes: in the responses (n,), in the volume () and in the weights (n,).
+        variables: the responses, the volume and the weights.
+    """
+    return value
 
 
 @_with_derivatives.defjvp
 def _derivatives(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    level, share, slope, *_ = primals
-    *_, responses, volume = tangents
-    return level, dot(share, responses) + slope * volume
+    value, (share, slope, of_weight), _ = primals
+    responses, volume, weight = tangents[2]
+    return value, dot(share, responses) + slope * volume + dot(of_weight, weight)

@@ -689,3 +689,27 @@ def test_what_a_lam_is_worked_out_from():
         objectives.lam_from_nu(0.1, np.ones(1), dataset(), RBF)
     with pytest.raises(ValueError, match="p is 0 for all rows"):
         objectives.lam_from_nu(0.1, np.zeros(N), dataset(), RBF)
+
+
+@pytest.mark.parametrize("bias", ["none", "free"])
+@pytest.mark.parametrize("of", ["rows", "weights"])
+def test_derivatives_of_a_run_in_rows_and_weights(bias, of, x64):
+    """The level and the bias of the water move with both; forward, reverse and differences."""
+    random = np.random.default_rng(5)
+    x = random.normal(size=(24, 3))
+    y = np.where(x[:, 0] + 0.5 * random.normal(size=24) > 0, 1, -1)
+    weight, change = 1 + 0.2 * np.sin(np.arange(24)), random.normal(size=(24, 3))
+    data = jaxsvm.dataset(x, y, weight)
+
+    def value(t):
+        moved = (
+            {"x": x + t * change} if of == "rows" else {"weight": weight * (1 + t * change[:, 0])}
+        )
+        solver = jaxsvm.sbp(0.3, jaxsvm.kernels.rbf(1.0), bias=bias)
+        moved_data = data._replace(**{name: jnp.asarray(a) for name, a in moved.items()})
+        model = jaxsvm.fit(solver, moved_data, jax.random.key(3), steps=6, every=3).model
+        return jnp.sum(jnp.tanh(model(x[:7] + 0.1)))
+
+    difference = float((value(1e-6) - value(-1e-6)) / 2e-6)
+    assert float(jax.grad(value)(0.0)) == pytest.approx(difference, rel=1e-4)
+    assert float(jax.jvp(value, (0.0,), (1.0,))[1]) == pytest.approx(difference, rel=1e-4)
