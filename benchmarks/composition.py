@@ -75,14 +75,14 @@ def subjects() -> tuple[Subject, ...]:
         Subject(case.text, case.at, case.number, case.targets, case.exact, case.tol, case.feed())
         for case in list(first.values())[::-1]
     ]
-    exact = lambda C: jaxsvm.decomposition(C, kernels.rbf(1.0))
+    exact = lambda C: jaxsvm.decomposition(C, kernels.rbf(1.0), tol=1e-12)
     wrapped = {
         "one_vs_rest(pegasos(0.1))": (lambda lam: jaxsvm.one_vs_rest(jaxsvm.pegasos(lam), classes=3), False),
-        "one_vs_rest(decomposition(1.0, rbf(1.0)))": (lambda C: jaxsvm.one_vs_rest(exact(C), classes=3), True),
-        "one_vs_one(decomposition(1.0, rbf(1.0)))": (lambda C: jaxsvm.one_vs_one(exact(C), classes=3), True),
+        "one_vs_rest(decomposition(1.0, rbf(1.0), tol=1e-12))": (lambda C: jaxsvm.one_vs_rest(exact(C), classes=3), True),
+        "one_vs_one(decomposition(1.0, rbf(1.0), tol=1e-12))": (lambda C: jaxsvm.one_vs_one(exact(C), classes=3), True),
     }
     others = [
-        Subject(text, make, 0.1 if "0.1" in text else 1.0, "classes", is_exact, 1e-12, None)
+        Subject(text, make, 0.1 if "pegasos" in text else 1.0, "classes", is_exact, 1e-12, None)
         for text, (make, is_exact) in wrapped.items()
     ]
     return (*of_cases, *others)
