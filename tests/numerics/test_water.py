@@ -456,9 +456,17 @@ def test_derivatives_forward_batched_and_from_a_start(x64):
         c, volume, tangent
     )
     np.testing.assert_allclose(forward, np.sum(np.asarray(plain[0]) * tangent, axis=1), rtol=1e-10)
-    assert not np.any(
-        jax.vmap(jax.grad(lambda c, y, v: two_levels(c, y, v).bias))(c, y, volume)
-    )  # it has none
+    # the bias and the level move with responses, volume and weights
+    weight, share = 1 + 0.3 * np.sin(np.arange(c.size)).reshape(c.shape), np.cos(tangent)
+    for k in range(len(c)):
+
+        def both(t, k=k):
+            w = weight[k] * (1 + t * share[k])
+            fill = two_levels(c[k] + t * tangent[k], y[k], volume[k] * (1 + t), weight=w)
+            return jnp.stack([fill.level, fill.bias])
+
+        difference = (both(1e-7) - both(-1e-7)) / 2e-7
+        np.testing.assert_allclose(jax.jacfwd(both)(0.0), difference, rtol=1e-5, atol=1e-6)
 
 
 # -------------------------------------------------------------------------------------------- the
