@@ -15,7 +15,7 @@ from ..recipe import register
 from ..types import Array, Scalar
 from .batching import map_on_cpu
 from .products import dot
-from .reductions import fast_min, pairwise_sum
+from .reductions import fast_max, fast_min, pairwise_sum
 
 FEW = 8  # Newton steps from an initial guess
 # limit for the search of the bias; a third are bisections, which alone would suffice in float64
@@ -145,9 +145,7 @@ def two_levels(
         _level_derivatives(c + y * piece.bias, piece.edge, depth(piece), piece.mass, w)
         for piece in (left, right)
     ]
-    share, slope, of_weight = slopes = jax.tree.map(
-        lambda a, b: (1 - right_share) * a + right_share * b, *parts
-    )
+    slopes = jax.tree.map(lambda a, b: (1 - right_share) * a + right_share * b, *parts)
     variables = responses, volume, weight
     level = _with_derivatives(best.level, slopes, variables)
     # The bias where the two pieces meet, or of a plateau its midpoint.
@@ -158,7 +156,7 @@ def two_levels(
     plateau = _middle(responses, y, best._replace(level=level), w)
     bias = jnp.where(best.slope == 0, plateau, meeting)
     level = jnp.where(both, level, jnp.inf)
-    share, bias = jnp.where(both, share, 0), jnp.where(both, bias, 0)
+    share, bias = jnp.where(both, slopes[0], 0), jnp.where(both, bias, 0)
     return WaterFill(level, bias, share)
 
 
@@ -378,8 +376,8 @@ def _level_derivatives(
 def _middle(c: Array, y: Array, piece: _Piece, w: Array) -> Array:
     """The midpoint of the biases for which the same rows are under water."""
     under, live = _under(c + y * piece.bias, piece.edge, w), w > 0
-    top = lambda side, rows: jnp.max(jnp.where(rows & side & live, c, -jnp.inf))
-    bottom = lambda side, rows: jnp.min(jnp.where(rows & side & live, c, jnp.inf))
+    top = lambda side, rows: fast_max(jnp.where(rows & side & live, c, -jnp.inf))
+    bottom = lambda side, rows: fast_min(jnp.where(rows & side & live, c, jnp.inf))
     low = jnp.maximum(piece.level - bottom(y > 0, ~under), top(y <= 0, under) - piece.level)
     high = jnp.minimum(piece.level - top(y > 0, under), bottom(y <= 0, ~under) - piece.level)
     return (low + high) / 2
