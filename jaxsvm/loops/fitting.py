@@ -88,7 +88,6 @@ from .saving import Saver
 MANY = 2**15  # rows; the fingerprint of fewer takes less time than to find out whether it is read
 
 
-@moves_numbers
 @in_mesh_of("batch")
 def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
     """One compiled update, for loops written by the user.
@@ -154,13 +153,19 @@ def _argument_of(solver: Any, batch: Batch) -> Any:
     kept = _arguments.get(key)
     if kept is not None and kept[0] is solver:
         return kept[1]
-    check_solver(solver)  # outside of the program, in which its numbers have no values
-    argument = as_argument(solver, accum_dtype(batch.x))
+    argument = _on_device(solver, accum_dtype(batch.x))
     if not is_traced(argument):
         _arguments[key] = solver, argument
         while len(_arguments) > MOST_ARGUMENTS:
             _arguments.pop(next(iter(_arguments)), None)
     return argument
+
+
+@moves_numbers
+def _on_device(solver: Any, dtype: Any) -> Any:
+    """A checked solver as an argument, whose numbers are on the device before the first call."""
+    check_solver(solver)  # outside of the program, in which its numbers have no values
+    return jax.tree.map(jnp.asarray, as_argument(solver, dtype))
 
 
 def _steps_of(steps: Any, passes: Any, n: int, b: int) -> int | None:

@@ -13,7 +13,14 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 import numpy as np
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    SingleDeviceSharding,
+)
 
 from ..types import Array
 
@@ -79,6 +86,8 @@ def mesh_of(y: Any) -> Mesh | None:
     if isinstance(y, jax.core.Tracer) or not isinstance(y, jax.Array):
         return None
     sharding = y.sharding
+    if isinstance(sharding, SingleDeviceSharding):
+        return None
     if len(sharding.device_set) == 1 or sharding.is_fully_replicated:
         return None
     if not isinstance(sharding, NamedSharding) or sharding.spec != PartitionSpec(ROWS):
