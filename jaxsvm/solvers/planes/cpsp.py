@@ -18,12 +18,21 @@ from ...engines.bundle import (
     make_problem,
     no_planes,
     relative_gap,
+    without_derivatives,
 )
 from ...kernels import Kernel, as_kernel, holds_precomputed
 from ...losses import hinge
 from ...models import Expansion
-from ...numerics import accum_dtype, argmax_value, dot, sample_proportional
-from ...recipe import check_choice, check_positive, register, solver
+from ...numerics import accum_dtype, argmax_value, dot, map_on_cpu, sample_proportional
+from ...recipe import (
+    as_static,
+    cast,
+    check_choice,
+    check_positive,
+    register,
+    solver,
+    unwrap_static,
+)
 from ...samplers import whole
 from ...types import Array, Loss, Solver, SparseRows
 
@@ -126,9 +135,10 @@ def cpsp(
         raise ValueError("cpsp makes points of its own: a precomputed kernel has no values there")
     at_once = max(1, points // 10) if points > 50 else 1
 
-    def problem_of(basis, data, weight):
+    def problem_of(numbers, basis, data, weight):
+        lam, loss = numbers
         rows = data._replace(x=basis.features.T)
-        return make_problem(lam, loss, bias, None, rows, weight)
+        return make_problem(lam, unwrap_static(loss), bias, None, rows, weight)
 
     def init(key, data):
         (n, d), dtype = data.x.shape, accum_dtype(data.x)
@@ -139,16 +149,17 @@ def cpsp(
             jnp.zeros((), jnp.int32),
         )
         weight = data.weight.astype(dtype)
-        zero = problem_of(basis, data, weight).at(jnp.zeros(points, dtype))
+        zero = problem_of((lam, as_static(loss)), basis, data, weight).at(jnp.zeros(points, dtype))
         bundle = no_planes(planes, points, dtype, n)
         infinite = jnp.full((), jnp.inf, dtype)
         rounds = jnp.zeros((), jnp.int32)
         return CpspState(basis, zero, zero, bundle, weight, key, infinite, rounds)
 
-    def grow(state, batch):
+    def grow(numbers, kernel, state, batch):
         """The state with more points and without planes, and the number of kernel rows."""
         basis, planes = state.basis, state.planes
-        _, _, u = problem_of(basis, batch, state.weight).plane(state.best.response)
+        problem = problem_of(numbers, basis, batch, state.weight)
+        _, _, u = problem.plane(state.best.response)
         e = -jnp.where(basis.size == 0, u, dot(planes.theta, planes.u))
 
         def add(i, carry):
@@ -164,14 +175,17 @@ def cpsp(
             basis=basis, model=state.best, planes=empty, rounds=jnp.zeros((), jnp.int32)
         ), passes
 
-    def update(state, batch):
+    # Each search under `vmap` goes its own way: rounding decides which maximum it finds.
+    @map_on_cpu
+    def advance(numbers, kernel, state, batch):
+        kernel = unwrap_static(kernel)
         is_due = (state.rounds >= ROUNDS) | (state.gap <= TOL) | (state.basis.size == 0)
         is_due = is_due & (state.basis.size < points)
         stay = lambda state, batch: (state, jnp.zeros((), jnp.int32))
         (basis, best, model, bundle, weight, key, _, rounds), passes = lax.cond(
-            is_due, grow, stay, state, batch
+            is_due, lambda *args: grow(numbers, kernel, *args), stay, state, batch
         )
-        problem = problem_of(basis, batch, weight)
+        problem = problem_of(numbers, basis, batch, weight)
         between = (1 - MIX) * best.response + MIX * model.response
         bundle, minimiser = add_plane(problem.lam, bundle, *problem.plane(between))
         model = problem.at(minimiser)
@@ -182,6 +196,11 @@ def cpsp(
             support=basis.size, evals=passes.astype(gap.dtype) * (batch.y.shape[0] + points)
         )
         return CpspState(basis, new, model, bundle, weight, key, gap, rounds + 1), info
+
+    def update(state, batch):
+        numbers = cast((lam, as_static(loss)), state.weight.dtype)
+        numbers, parts = without_derivatives((numbers, (as_static(kernel), state, batch)))
+        return advance(numbers, *parts)
 
     def model(state, data=None):
         basis = state.basis
