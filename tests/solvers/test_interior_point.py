@@ -547,3 +547,23 @@ def test_what_is_refused():
         jaxsvm.interior_point(C, tol=-1.0)
     with pytest.raises(ValueError, match="bias"):
         jaxsvm.interior_point(C, bias="both")
+
+
+def test_a_free_bias_that_no_coefficient_decides_is_the_midpoint(x64):
+    """All coefficients are at bounds: the bias and its derivatives are those of LIBSVM's dual."""
+    random = np.random.default_rng(7)
+    x = random.normal(size=(24, 3))
+    x /= np.linalg.norm(x, axis=1).max()
+    y = np.sign(x @ np.array([2.0, -1.0, 0.5]) + 0.6 * random.normal(size=24) + 0.3)
+    data = dataset(x, y)
+    bias = lambda C: fit(jaxsvm.interior_point(C, bias="free", tol=1e-12), data, steps=3).model.b
+    reference = SVC(C=1.0, kernel="linear", tol=1e-10).fit(x, y)
+    assert set(np.abs(reference.dual_coef_[0])) == {1.0}
+    scores = x @ reference.coef_[0]
+    is_support = np.isin(np.arange(24), reference.support_)
+    edge = y - scores  # the bias at which a row is on its margin
+    low, high = edge[(y > 0) != is_support].max(), edge[(y > 0) == is_support].min()
+    assert high - low > 0.01
+    assert float(bias(1.0)) == pytest.approx((low + high) / 2, abs=1e-9)
+    slope = float(bias(1.0 + 1e-4) - bias(1.0 - 1e-4)) / 2e-4
+    assert float(jax.grad(bias)(1.0)) == pytest.approx(slope, rel=1e-6)

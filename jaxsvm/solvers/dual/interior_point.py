@@ -9,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...engines.dual_qp import stop_gradients
+from ...engines.dual_qp import Dual, intercept, stop_gradients
 from ...engines.linear_dual import attach_derivatives, check_arguments, check_columns, clip_rounds
+from ...implicit import at_bound
 from ...losses import hinge
 from ...models import Linear
-from ...numerics import accum_dtype, count, in_double, is_traced
+from ...numerics import accum_dtype, affine, count, in_double, is_traced
 from ...recipe import as_static, cast, solver, unwrap_static
 from ...samplers import whole
-from ...types import Array, Batch, Hooks, Info, Loss, Scalar, Solver, SparseRows
+from ...types import Array, Batch, Hooks, Info, Loss, Quadratic, Scalar, Solver, SparseRows
 from . import interior
 from .interior import InteriorState, Iterate
 
@@ -61,7 +62,8 @@ def interior_point(
 
     Returns:
         A solver on all rows; model `Linear`. The residual is the relative duality gap of the best
-        iterate so far, which is the model; its signed dual coefficients are
+        iterate so far, which is the model. Where all coefficients are at bounds, a free bias of it
+        is the midpoint of those that are optimal. Its signed dual coefficients are
         `run.state.solver.coef`. All steps of an update are in float64, also where 64-bit types are
         off, and the state is rounded to the dtype of the rows after it. The model has the
         derivatives of the exact solution in C, the loss and the rows (`implicit.solution`); they
@@ -177,4 +179,17 @@ def _with_derivatives(bias: str, loss: Loss, C: Scalar, state: InteriorState, da
     C, static_loss, y, weight = jax.tree.map(jnp.asarray, numbers)
     w, coef = stop_gradients((state.best.w, _snapped(state.best, y, unwrap_static(static_loss))))
     coef = lax.stop_gradient(C * weight) * coef
+    if bias == "free":
+        w = _with_midpoint(w, coef, x, y, unwrap_static(static_loss).quadratic(y, C * weight))
     return attach_derivatives(bias, w, coef, (x.astype(dtype), y, weight, C, static_loss))
+
+
+def _with_midpoint(w: Array, coef: Array, x: Array, y: Array, bounds: Quadratic) -> Array:
+    """The weights, with the midpoint of all optimal b where all coefficients are at bounds.
+
+    That is the b of the other exact machines, and of the derivatives.
+    """
+    l2 = 0 if bounds.l2 is None else bounds.l2 * coef
+    dual = stop_gradients(Dual(coef, y - affine(x, w[:-1], False) - l2, bounds, jnp.zeros_like(y)))
+    is_bound = jnp.all(functools.reduce(jnp.logical_or, at_bound(coef, dual.bounds)))
+    return w.at[-1].set(jnp.where(is_bound, intercept(dual, "free"), w[-1]))
