@@ -50,12 +50,15 @@ from .numerics import (
     affine,
     affine_transpose,
     blocked,
+    cholesky,
     count,
     dot,
+    is_traced,
     preconditioner,
     solve_normal,
     symmetric,
     system_for,
+    weighted_gram,
 )
 from .objectives.nu_problems import Parts
 from .recipe import as_static, cast, check_choice, check_scalars, holds_functions, unwrap_static
@@ -470,9 +473,16 @@ def _jvp(fn: Any, primal: Any, tangent: Any) -> Any:
 
 
 def linear_solution(
-    w: Array, b: Any, data: Batch, lam: Scalar, loss: AnyLoss, bias: str = "none"
+    w: Array,
+    b: Any,
+    data: Batch,
+    lam: Scalar,
+    loss: AnyLoss,
+    bias: str = "none",
+    *,
+    l1_ratio: Scalar = 0.0,
 ) -> tuple[Array, Array]:
-    """A given minimiser (w, b) of a smooth objective, with its derivatives attached.
+    """A given minimiser (w, b) of a smooth risk with a penalty, with its derivatives attached.
 
     (w, b) minimises lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i), so that its gradient g is 0. The
     derivatives in the parameters p are those of the exact minimiser, in forward and reverse mode,
@@ -481,6 +491,10 @@ def linear_solution(
         H d(w, b) = - dg/dp,   H = lam I + sum_i share_i curvature_i x_i x_i'
 
     For a ranking loss the Hessian of its risk takes the place of the shares and curvatures.
+
+    With l1_ratio > 0 the penalty is lam (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2). The weights that
+    are not 0 then have the derivatives of that system among them, with g for their signs, and the
+    others none.
 
     The values are those passed. Without differentiation nothing is computed.
 
@@ -492,13 +506,14 @@ def linear_solution(
         lam: () > 0.
         loss: one with a continuous slope (`Loss.curvature`, or a ranking loss).
         bias: "none", "feature" or "free".
+        l1_ratio: share of the L1 norm in the penalty, from 0 to 1.
 
     Returns:
         w (d,) and b ().
 
     Raises:
-        ValueError: a loss whose slope is not continuous; another bias; lam not a scalar; a shape
-            that does not match.
+        ValueError: a loss whose slope is not continuous; another bias; lam or l1_ratio not a
+            scalar; a shape that does not match.
 
     Example: one point at 1 with target 1, squared loss: w = 1 / (1 + lam)
         >>> import jaxsvm
@@ -510,7 +525,7 @@ def linear_solution(
         [-0.25]
     """
     check_choice("bias", bias, ("none", "feature", "free"))
-    check_scalars(lam=lam, b=b)
+    check_scalars(lam=lam, b=b, l1_ratio=l1_ratio)
     if not is_smooth(loss):
         raise ValueError(
             f"the slope of {loss!r} is not continuous: its solution has no such derivatives, take "
@@ -519,7 +534,9 @@ def linear_solution(
     w = jnp.asarray(w)
     chex.assert_shape(w, (data.x.shape[1],))
     chex.assert_shape([data.y, data.weight], (data.x.shape[0],))
-    y, weight, lam, static_loss, b = cast((data.y, data.weight, lam, as_static(loss), b), w.dtype)
+    has_zeros = is_traced(l1_ratio) or float(l1_ratio) > 0
+    numbers = cast((data.y, data.weight, lam, l1_ratio, as_static(loss), b), w.dtype)
+    y, weight, lam, l1_ratio, static_loss, b = numbers
     data = data._replace(x=jax.tree.map(jnp.asarray, data.x), y=y, weight=weight)
     if holds_functions(loss):
         check_open(
@@ -527,52 +544,63 @@ def linear_solution(
             (data, static_loss),
         )
     v = w if bias == "none" else jnp.concatenate([w, b[None]])
-    v = _linear_attached(bias, lax.stop_gradient(v), (data, lam, static_loss))
+    parameters = data, lam, l1_ratio, static_loss
+    v = _linear_attached(bias, has_zeros, lax.stop_gradient(v), parameters)
     return (v, b) if bias == "none" else (v[:-1], v[-1])
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _linear_attached(bias: str, v: Array, parameters: tuple) -> Array:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _linear_attached(bias: str, has_zeros: bool, v: Array, parameters: tuple) -> Array:
     return v
 
 
 @functools.partial(_linear_attached.defjvp, symbolic_zeros=True)
-def _linear_derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+def _linear_derivative(
+    bias: str, has_zeros: bool, primals: tuple, tangents: tuple
+) -> tuple[Array, Array]:
     """The values, and their tangents by the linear system in `linear_solution`'s docstring."""
-    v, constant = _linear_attached(bias, *primals), bias != "none"
+    v, constant = _linear_attached(bias, has_zeros, *primals), bias != "none"
     is_regularised = jnp.ones_like(v).at[-1].set(0) if bias == "free" else jnp.ones_like(v)
+    # A weight of 0 stays: what is a column of the system otherwise is one of the identity.
+    is_in = lax.stop_gradient(v) != 0 if has_zeros else jnp.ones(v.shape, bool)
+
+    def transposed(u, x):
+        return jnp.where(is_in, affine_transpose(u, x, constant), 0)
 
     def terms(parameters):
         """The slopes of the rows, the map by their Hessian, its diagonal, and the regulariser."""
-        data, lam, loss = parameters
+        data, lam, l1_ratio, loss = parameters
         score = affine(data.x, v, constant)
-        return *_second_order(unwrap_static(loss), data, score), lam * is_regularised
+        ridge = jnp.where(is_in, lam * (1 - l1_ratio) * is_regularised, 1)
+        return *_second_order(unwrap_static(loss), data, score), ridge
 
     def grad(parameters):
         slope, _, _, ridge = terms(parameters)
-        return ridge * v + affine_transpose(slope, parameters[0].x, constant)
+        _, lam, l1_ratio, _ = parameters
+        smooth = ridge * v + transposed(slope, parameters[0].x)
+        return smooth + lam * l1_ratio * is_regularised * jnp.sign(v) if has_zeros else smooth
 
     x, loss = primals[1][0].x, unwrap_static(primals[1][-1])
     _, weigh, s, ridge = terms(primals[1])
 
     def product(p):
-        return ridge * p + affine_transpose(weigh(affine(x, p, constant)), x, constant)
+        return ridge * p + transposed(weigh(affine(x, jnp.where(is_in, p, 0), constant)), x)
 
-    def solve(_, r):
+    def solve(matvec, r):
         parameters = lax.stop_gradient(primals[1])
         _, fixed_weigh, fixed_s, fixed_ridge = terms(parameters)
         fixed_x = parameters[0].x
         system = "centred" if couples_rows(loss) else system_for(fixed_x)
-        precondition = preconditioner(fixed_x, system, constant)
+        rtol, most = 10 * float(jnp.finfo(r.dtype).eps), 2 * r.shape[0] + 10
+        if has_zeros and system == "cholesky":
+            gram = weighted_gram(fixed_x, fixed_s, constant)
+            inverse = cholesky(fixed_ridge, jnp.where(is_in[:, None] & is_in, gram, 0))
+        else:
+            inverse = preconditioner(fixed_x, system, constant)(fixed_s, fixed_ridge)
+        if has_zeros:
+            return jax.scipy.sparse.linalg.cg(matvec, r, tol=rtol, maxiter=most, M=inverse)[0]
         return solve_normal(
-            fixed_x,
-            fixed_weigh,
-            fixed_ridge,
-            r,
-            precondition(fixed_s, fixed_ridge),
-            10 * float(jnp.finfo(r.dtype).eps),
-            2 * r.shape[0] + 10,
-            constant,
+            fixed_x, fixed_weigh, fixed_ridge, r, inverse, rtol, most, constant
         ).v
 
     d_grad = _jvp(grad, primals[1], tangents[1])

@@ -126,7 +126,7 @@ def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
         # The coefficient of the row before is written first: XLA would copy an array that a body
         # reads before it writes.
         place, (row, value), coef, w, b, kept, number, violation, moved = carry
-        coef = _put(coef, row, value)
+        coef = put_row(coef, row, value)
         i = row_at(at.order, place).astype(jnp.uint32)
         old = row_at(coef, i)
         score = dot_row(i, w) + b
@@ -144,7 +144,7 @@ def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
             coef,
             add_row(i, change, w, has_moved),
             b + change if problem.constant else b,
-            _put(kept, number.astype(jnp.uint32), i.astype(jnp.int32)),
+            put_row(kept, number.astype(jnp.uint32), i.astype(jnp.int32)),
             number + stays.astype(jnp.int32),
             jnp.where(stays, jnp.maximum(violation, gain), violation),
             moved | has_moved,
@@ -160,7 +160,7 @@ def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
     _, (row, value), coef, w, b, kept, number, violation, moved = lax.fori_loop(
         0, at.size, visit, carry
     )
-    new = at._replace(coef=_put(coef, row, value), w=w, b=b, violation=violation)
+    new = at._replace(coef=put_row(coef, row, value), w=w, b=b, violation=violation)
     return new, kept, number, moved
 
 
@@ -170,7 +170,8 @@ def row_at(a: Array, i: Array) -> Array:
     return lax.dynamic_slice(a, _start(a, i), size, allow_negative_indices=False)[0]
 
 
-def _put(a: Array, i: Array, value: Array) -> Array:
+def put_row(a: Array, i: Array, value: Array) -> Array:
+    """The array with another row i, an unsigned integer; in place in a loop that reads it after."""
     return lax.dynamic_update_slice(a, value[None], _start(a, i), allow_negative_indices=False)
 
 

@@ -39,6 +39,7 @@ from .primal.kernel_pegasos import kernel_pegasos
 from .primal.least_squares import least_squares
 from .primal.newton import newton
 from .primal.pegasos import pegasos
+from .primal.proximal_newton import proximal_newton
 from .primal.ridge_path import RidgePath, ridge_path
 from .primal.simba import simba
 from .subgradients.scs import scs
@@ -80,6 +81,7 @@ __all__ = [
     "perceptron",
     "projectron",
     "projectron_plus",
+    "proximal_newton",
     "random_budget_perceptron",
     "ridge_path",
     "sbp",
