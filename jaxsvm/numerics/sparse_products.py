@@ -83,7 +83,7 @@ def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
     return call(*args)
 
 
-def _walk(x: SparseRows, i: Array, live: Array | bool, one: Callable, start: Any, turn: int) -> Any:
+def walk_row(x: SparseRows, i: Array, live: Array | bool, one: Callable, start: Any, turn: int) -> Any:
     """The fold of `one(carry, [(column, value), ...])` over the i-th referenced row.
 
     The row is empty unless `live`. Each call of `one` takes `turn` entries.
@@ -127,7 +127,7 @@ def scores(x: SparseRows, w: Array) -> Array:
         def score(i, out):
             one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])
             return lax.dynamic_update_slice(
-                out, _walk(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)[None], (i,)
+                out, walk_row(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)[None], (i,)
             )
 
         return lax.fori_loop(0, x.rows.shape[0], score, jnp.zeros(x.rows.shape[0], w.dtype))
@@ -151,7 +151,7 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
         def add(i, w):
             c = _at(coef, i.astype(jnp.uint32))
             # With more numbers at once, XLA does not treat the loop as small.
-            return _walk(x, i, c != 0 if skip else True, _adding(c), w, LANE_WIDTH // 2)
+            return walk_row(x, i, c != 0 if skip else True, _adding(c), w, LANE_WIDTH // 2)
 
         return lax.fori_loop(0, x.rows.shape[0], add, w)
 
@@ -212,13 +212,13 @@ def row_loops(x: Any) -> tuple[Callable, Callable]:
 
     def dot_row(i, w):
         one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])
-        return _walk(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)
+        return walk_row(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)
 
-    return dot_row, lambda i, c, w, live: _walk(x, i, live, _adding(c), w, LANE_WIDTH // 2)
+    return dot_row, lambda i, c, w, live: walk_row(x, i, live, _adding(c), w, LANE_WIDTH // 2)
 
 
 def _adding(c: Array) -> Callable:
-    """A step of `_walk` that adds c times the entries of a row."""
+    """A step of `walk_row` that adds c times the entries of a row."""
 
     def one(w, some):
         for column, value in some:

@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ...engines.coordinate_descent import put_row, row_at
 from ...numerics import dot, is_traced, pack_rows, row_loops, shards
+from ...numerics.sparse_products import walk_row
 from ...types import LANE_WIDTH, Array, Batch, SparseRows
 
 
@@ -51,8 +53,10 @@ class Columns:
         """X' u, (n,) -> (d,)."""
         return dot(self.transposed, u)
 
-    def scaled_loops(self, root: Array) -> tuple[Callable, Callable, Callable]:
-        """Functions for loops over columns x_j times `root` (n,).
+    def scaled_loops(
+        self, root: Array, order: Array, number: Array
+    ) -> tuple[Callable, Callable, Callable]:
+        """Functions for loops over columns x_j times `root` (n,), of the first `number` of `order`.
 
         Returns:
             dot_column: (j, t (n,)) -> <root x_j, t>. add_column: (j, c, t, live) -> t + c root x_j;
@@ -60,17 +64,47 @@ class Columns:
         """
         x = self.transposed
         if isinstance(x, SparseRows):
-            value = x.value * root.at[x.index].get(mode="promise_in_bounds")
-            dot_column, add_column = row_loops(dataclasses.replace(x, value=value))
-            of_square, _ = row_loops(dataclasses.replace(x, value=value * value))
-            ones = jnp.ones_like(root)
-            return dot_column, add_column, lambda j: of_square(j, ones)
+            x = _compact(x, root, order, number)
+            of_square, _ = row_loops(dataclasses.replace(x, value=x.value * x.value))
+            return *row_loops(x), lambda j: of_square(j, jnp.ones_like(root))
         column = lambda j: root * lax.dynamic_index_in_dim(x, j, 0, keepdims=False)
         return (
             lambda j, t: jnp.sum(column(j) * t),
             lambda j, c, t, live: t + c * column(j),
             lambda j: jnp.sum(column(j) ** 2),
         )
+
+
+@jax.named_scope("compact")
+def _compact(x: SparseRows, root: Array, order: Array, number: Array) -> SparseRows:
+    """Some packed columns times `root` (n,), without the entries that are 0 then."""
+    shape, size = x.value.shape, x.length.shape[0]
+
+    def keep(carry, some):
+        place, index, value = carry
+        for row, entry in some:
+            scaled = entry * row_at(root, row)
+            index = put_row(index, place, row.astype(index.dtype))
+            value = put_row(value, place, scaled)  # what is not kept is written over, or 0
+            place = place + (scaled != 0).astype(jnp.uint32)
+        return place, index, value
+
+    def column(k, carry):
+        begin, index, value, length, offset = carry
+        j = order[k]
+        end, index, value = walk_row(x, j, True, keep, (begin, index, value), LANE_WIDTH // 2)
+        length = length.at[j].set((end - begin).astype(jnp.int32))
+        offset = offset.at[j].set(begin.astype(jnp.int32))
+        begin = (end + LANE_WIDTH - 1) // LANE_WIDTH * LANE_WIDTH
+        return begin, index, value, length, offset
+
+    flat = lambda dtype: jnp.zeros(x.value.size + LANE_WIDTH, dtype)
+    none = jnp.zeros(size, jnp.int32)
+    start = jnp.zeros((), jnp.uint32), flat(x.index.dtype), flat(x.value.dtype), none, none
+    _, index, value, length, offset = lax.fori_loop(0, number, column, start)
+    rows = jnp.arange(size, dtype=jnp.int32)
+    shaped = lambda a: a[: x.value.size].reshape(shape)
+    return SparseRows(shaped(index), shaped(value), length, x.columns, rows, offset)
 
 
 def listed(mask: Array) -> tuple[Array, Array]:
@@ -105,18 +139,19 @@ def layout_of(constant: bool, most: int) -> Callable:
 
 def _packed_columns(x: SparseRows, constant: bool) -> SparseRows:
     """The columns of sparse rows as packed sparse rows, on the host."""
-    stored = np.arange(x.value.shape[1]) < np.asarray(x.length)[:, None]
-    row, column, value = (
-        np.nonzero(stored)[0],
-        np.asarray(x.index)[stored],
-        np.asarray(x.value)[stored],
-    )
+    import scipy.sparse
+
     n, d = x.shape
+    stored = np.arange(x.value.shape[1]) < np.asarray(x.length)[:, None]
+    start = np.append(0, np.cumsum(np.asarray(x.length)))
+    csr = scipy.sparse.csr_matrix(
+        (np.asarray(x.value)[stored], np.asarray(x.index)[stored], start), x.shape
+    )
+    csc = csr.tocsc()
+    row, value, length = csc.indices, csc.data, np.diff(csc.indptr)
     if constant:
-        row, column = np.append(row, np.arange(n)), np.append(column, np.full(n, d))
-        value, d = np.append(value, np.ones(n, value.dtype)), d + 1
-    order = np.argsort(column, kind="stable")
-    length = np.bincount(column, minlength=d)
+        row, value = np.append(row, np.arange(n)), np.append(value, np.ones(n, value.dtype))
+        length, d = np.append(length, n), d + 1
     room = -(-length // LANE_WIDTH) * LANE_WIDTH
     start, offset = np.cumsum(length) - length, np.cumsum(room) - room
     place = np.repeat(offset - start, length) + np.arange(row.size)
@@ -125,7 +160,7 @@ def _packed_columns(x: SparseRows, constant: bool) -> SparseRows:
     shape = (-(-max(total, width) // width), width)
     index = np.zeros(shape, np.uint16 if n <= 2**16 else np.int32)
     flat = np.zeros(shape, value.dtype)
-    index.reshape(-1)[place], flat.reshape(-1)[place] = row[order], value[order]
+    index.reshape(-1)[place], flat.reshape(-1)[place] = row, value
     whole = lambda a: jnp.asarray(a, jnp.int32)
     return SparseRows(
         jnp.asarray(index), jnp.asarray(flat), whole(length), n, whole(np.arange(d)), whole(offset)

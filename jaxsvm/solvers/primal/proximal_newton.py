@@ -47,6 +47,7 @@ FEW = 512  # columns, up to which the matrix of a step is formed
 SWEEPS = 3  # of coordinate descent between two steps on the support
 INNER_GRAM, INNER_COLUMNS = 60, 30  # sweeps of one step at most
 GOAL_GRAM, GOAL_COLUMNS = 0.01, 0.1  # violation at their end, relative to that before
+RATE, PRODUCTS = 0.1, 30  # relative residual of a step on the support, and products at most
 LEAST = 64  # columns without weight that a working set takes at least
 TRIALS = 20  # halvings of a step
 STEEPNESS = 0.01  # share of the slope by which a step makes the objective fall
@@ -169,6 +170,42 @@ def _flat_ridge(diagonal: Array, point: Point, l2: Array) -> Array:
     return jnp.where(diagonal > 0, 0, jnp.abs(point.grad + l2 * point.v))
 
 
+def _step_on_support(
+    objective: Objective, v: Array, rate: Array, solve: Callable, product: Callable
+) -> tuple[Array, Array, Array]:
+    """Newton's step over the weights that are not 0, with fixed signs, up to the first change.
+
+    Args:
+        objective: for its penalty.
+        v: (p,) the weights.
+        rate: (p,) the derivatives of the model of the risk at v.
+        solve: a map r -> d with (H + l2 I) d = r on the support, and 0 where r is 0.
+        product: the map p -> H p of weights that are 0 outside of the support.
+
+    Returns:
+        The new weights, H times their change, and whether the step ended at a change of a sign. The
+        old ones where the model does not fall.
+    """
+    is_in = v != 0
+    step = solve(jnp.where(is_in, -(rate + objective.l2 * v + objective.l1 * jnp.sign(v)), 0))
+    reach = jnp.where(v * (v + step) < 0, -v / jnp.where(step == 0, 1, step), jnp.inf)
+    first = jnp.min(reach)
+    is_cut = first < 1
+    # all weights that would change their signs become 0, or else the first of them
+    whole = jnp.where(is_in & (reach == jnp.inf), v + step, 0)
+    short = jnp.where(is_in & ~((reach <= first) & is_cut), v + jnp.minimum(first, 1) * step, 0)
+
+    def tried(new):
+        change = product(new - v)
+        rise = dot(rate + change / 2, new - v) + objective.penalty(new) - objective.penalty(v)
+        return new, change, rise
+
+    new, change, rise = tried(whole)
+    new, change, rise = lax.cond(rise < 0, lambda: (new, change, rise), lambda: tried(short))
+    falls = rise < 0
+    return jnp.where(falls, new, v), jnp.where(falls, change, 0), falls & is_cut
+
+
 @jax.named_scope("solve_gram")
 def _solve_by_gram(objective: Objective, point: Point) -> tuple[Array, Array]:
     """The minimiser of the model at a point, by its matrix; (p,), and the number of sweeps.
@@ -191,20 +228,12 @@ def _solve_by_gram(objective: Objective, point: Point) -> tuple[Array, Array]:
         return v.at[j].set(new), rate + hessian[j] * (new - old)
 
     def on_support(carry):
-        """Newton's step with fixed signs, up to the first change of a sign."""
         v, rate, k, _ = carry
         is_in = v != 0
-        matrix = jnp.where(is_in[:, None] & is_in[None, :], hessian, 0)
-        solve = cholesky(jnp.where(is_in, objective.l2, 1), matrix)
-        step = solve(jnp.where(is_in, -(rate + objective.l2 * v + objective.l1 * jnp.sign(v)), 0))
-        reach = jnp.where(v * (v + step) < 0, -v / jnp.where(step == 0, 1, step), jnp.inf)
-        first = jnp.min(reach)
-        new = jnp.where(is_in & (reach <= first) & (first < 1), 0, v + jnp.minimum(first, 1) * step)
-        change = dot(hessian, new - v)
-        rise = dot(rate + change / 2, new - v) + objective.penalty(new) - objective.penalty(v)
-        falls = rise < 0
-        keep = lambda new, old: jnp.where(falls, new, old)
-        return keep(new, v), keep(rate + change, rate), k + 1, falls & (first < 1)
+        ridge_in = jnp.where(is_in, objective.l2, 1)
+        solve = cholesky(ridge_in, jnp.where(is_in[:, None] & is_in[None, :], hessian, 0))
+        v, change, is_cut = _step_on_support(objective, v, rate, solve, lambda p: dot(hessian, p))
+        return v, rate + change, k + 1, is_cut
 
     def sweep(carry):
         v, rate, sweeps, _ = carry
@@ -228,12 +257,13 @@ def _solve_by_columns(objective: Objective, point: Point) -> tuple[Array, Array]
     where it moves.
     """
     x, v, size = objective.x, point.v, point.v.shape[0]
-    dot_column, add_column, square = x.scaled_loops(jnp.sqrt(point.curvature))
     violation = objective.violation(v, point.grad)
     outside = jnp.where(v != 0, 0, violation)
     room = jnp.maximum(jnp.sum(v != 0, dtype=jnp.int32), LEAST)
     cut = -jnp.sort(-outside)[jnp.minimum(room, size - 1)]
     order, number = listed((v != 0) | (outside > cut))
+    root = jnp.sqrt(point.curvature)
+    dot_column, add_column, square = x.scaled_loops(root, order, number)
     curvature = lax.fori_loop(
         0, number, lambda k, h: h.at[order[k]].set(square(order[k])), jnp.zeros_like(v)
     )
@@ -265,9 +295,39 @@ def _solve_by_columns(objective: Objective, point: Point) -> tuple[Array, Array]
         _, (j, value), v, t, largest = lax.fori_loop(0, number, visit, start)
         return passes + 1, put_row(v, j, value), t, largest
 
+    def on_support(v, t):
+        is_in = v != 0
+        support, many = listed(is_in)
+
+        def scores(p, t):
+            add = lambda k, t: add_column(support[k], p[support[k]], t, True)
+            return lax.fori_loop(0, many, add, t)
+
+        def products(t):
+            put = lambda k, out: out.at[support[k]].set(dot_column(support[k], t))
+            return lax.fori_loop(0, many, put, jnp.zeros_like(v))
+
+        product = lambda p: products(scores(p, jnp.zeros_like(t))) + ridge * p
+        diagonal = jnp.where(is_in, curvature + ridge + objective.l2, 1)
+        solve = lambda r: jax.scipy.sparse.linalg.cg(
+            lambda p: product(p) + objective.l2 * p,
+            r,
+            tol=RATE,
+            maxiter=PRODUCTS,
+            M=lambda r: r / diagonal,
+        )[0]
+        rate = point.grad + products(t) + ridge * (v - point.v)
+        new, *_ = _step_on_support(objective, v, rate, solve, product)
+        return new, scores(new - v, t)
+
+    def sweeps(carry):
+        passes, v, t, largest = lax.fori_loop(0, SWEEPS, lambda _, carry: sweep(carry), carry)
+        v, t = lax.cond(largest > goal, on_support, lambda v, t: (v, t), v, t)
+        return passes, v, t, largest
+
     start = jnp.zeros((), jnp.int32), v, jnp.zeros_like(point.score), jnp.full((), jnp.inf, v.dtype)
     is_open = lambda carry: (carry[0] < INNER_COLUMNS) & (carry[3] > goal)
-    passes, v, *_ = lax.while_loop(is_open, sweep, start)
+    passes, v, *_ = lax.while_loop(is_open, sweeps, start)
     return v, passes
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...numerics.reductions import two_sum
-from ...numerics.sparse_products import _in_pairs, _walk, _walked, gather
+from ...numerics.sparse_products import _in_pairs, walk_row, _walked, gather
 from ...types import Array, SparseRows
 
 
@@ -33,7 +33,7 @@ def products_and_squares(table: Array, x: SparseRows) -> tuple[Array, Array]:
                 product = _in_pairs([v * _entry(table, c) for c, v in some])
                 return sums[0] + product, sums[1] + _in_pairs([v * v for _, v in some])
 
-            product, square = _walk(x, i, True, one, (zero, zero), _TABLE_TURN)
+            product, square = walk_row(x, i, True, one, (zero, zero), _TABLE_TURN)
             return lax.dynamic_update_slice(out, jnp.stack([product, square])[:, None], (0, i))
 
         return lax.fori_loop(0, x.rows.shape[0], sums, jnp.zeros((2, x.rows.shape[0]), table.dtype))
@@ -93,7 +93,7 @@ def add_outer(table: Array, coef: Array, x: SparseRows) -> Array:
                 return table
 
             live = factor[0, 0] != 0 if skip else True
-            return _walk(x, i, live, one, table, _TABLE_TURN)
+            return walk_row(x, i, live, one, table, _TABLE_TURN)
 
         return lax.fori_loop(0, x.rows.shape[0], add, table)
 
