@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from .solvers import (
     dual_descent,
     interior_point,
     newton,
+    proximal_newton,
     sdca,
 )
 from .types import Array, Hooks, Loss, Solver, SparseRows
@@ -257,8 +259,57 @@ def newton_by_C(
     """
     check_positive(C=C)
 
-    def at(lam: Any) -> Any:
-        return newton(lam, loss=loss, bias=bias, system=system, tol=tol, rounds=rounds)
+    return _by_C(
+        C, lambda lam: newton(lam, loss=loss, bias=bias, system=system, tol=tol, rounds=rounds)
+    )
+
+
+@solver
+def proximal_newton_by_C(
+    C: float,
+    *,
+    l1_ratio: float = 1.0,
+    loss: Loss = squared_hinge,
+    bias: str = "none",
+    tol: float | None = None,
+    rounds: float = 100.0,
+) -> Solver:
+    """Minimise r |w|_1 + (1-r)/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i), r = l1_ratio.
+
+    It is `proximal_newton` as `newton_by_C` is `newton`.
+
+    Args:
+        C: weight of one row's loss, > 0.
+        l1_ratio: as of `proximal_newton`.
+        loss: as of `proximal_newton`.
+        bias: as of `proximal_newton`.
+        tol: as of `proximal_newton`.
+        rounds: as of `proximal_newton`.
+
+    Returns:
+        A solver with the state, model and residual of `proximal_newton`.
+
+    Raises:
+        ValueError: as `proximal_newton`.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> result = jaxsvm.fit(proximal_newton_by_C(0.5), data, jax.random.key(0), steps=1)
+        >>> result.model.w.tolist()
+        [0.5]
+    """
+    check_positive(C=C)
+    return _by_C(
+        C,
+        lambda lam: proximal_newton(
+            lam, l1_ratio=l1_ratio, loss=loss, bias=bias, tol=tol, rounds=rounds
+        ),
+    )
+
+
+def _by_C(C: Any, at: Callable) -> Any:
+    """The solver lam -> `at(lam)` with lam = 1 / (C times the sum of the weights of the rows)."""
 
     def on_rows(weight: Array) -> Any:
         return at(1 / (C * jnp.sum(weight)).astype(weight.dtype))

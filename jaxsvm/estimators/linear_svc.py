@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..loops.checks import whole_number
-from ..machines import ROUNDS, one_vs_weighted_rest
+from ..machines import ROUNDS, one_vs_weighted_rest, proximal_newton_by_C
 from ..recipe import check_choice
 from ..solvers import crammer_singer, dual_descent
 from ..types import Loss
@@ -20,24 +20,29 @@ from .parameters import loss_of, set_parameters
 class LinearSVC(LinearSVM, BaseClassifier):
     """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)).
 
-    s is `intercept_scaling`. The class has the parameters and attributes of scikit-learn's
-    `LinearSVC`, and solves its problem. More than two classes are reduced to one against the rest,
-    or trained at once, with `multi_class="crammer_singer"`, by `jaxsvm.crammer_singer`, two by
-    `jaxsvm.dual_descent`; then loss, dual and solver have no effect.
+    s is `intercept_scaling`. With penalty="l1" the first term is |w|_1 + |b/s|; with "elasticnet" it
+    is l1_ratio times that plus 1 - l1_ratio times the first. Many weights are 0 then. The class has
+    the parameters and attributes of scikit-learn's `LinearSVC`, and solves its problem. More than
+    two classes are reduced to one against the rest, or trained at once, with
+    `multi_class="crammer_singer"`, by `jaxsvm.crammer_singer`, two by `jaxsvm.dual_descent`; then
+    loss, dual and solver have no effect.
 
     solver="auto" takes `jaxsvm.newton` for a loss with a continuous slope, such as the squared
     hinge. For other losses of dense rows of at most 512 columns it takes `jaxsvm.interior_point`,
     from 5,000 rows on after 150 steps of `jaxsvm.augmented_lagrangian` that have not met the
-    tolerance. Else it takes dual coordinate ascent, `jaxsvm.sdca`.
+    tolerance. Else it takes dual coordinate ascent, `jaxsvm.sdca`. Other penalties than "l2" take
+    `jaxsvm.proximal_newton`, for a loss with a continuous slope.
 
     Args:
-        penalty: "l2".
+        penalty: "l2", "l1" or "elasticnet".
         loss: "squared_hinge", "hinge", or a loss of jaxsvm.
         dual: accepted without an effect on the solution; see `solver`.
         tol: interior_point and augmented_lagrangian stop once the relative duality gap is at most
             tol / 100, newton once it is at most tol / 10^5 or float32 allows no descent, > 0. There
             is a warning if the gap stays above tol. Ascent stops once the largest change of a
-            margin in a pass is at most tol / 2, all classes at once once that gap is.
+            margin in a pass is at most tol / 2, all classes at once once that gap is. With
+            another penalty than "l2" the gap to stop at is 10 tol, and there is a warning above
+            100 tol: it falls as slowly as the weights come near, and the objective is closer.
         C: weight of the loss of each row, > 0.
         multi_class: "ovr" or "crammer_singer".
         fit_intercept: whether there is an intercept, regularised with the weights.
@@ -54,6 +59,8 @@ class LinearSVC(LinearSVM, BaseClassifier):
             or more, and at least 128 steps.
         progress: whether there is a bar on the standard error stream.
         solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca".
+        l1_ratio: share of the L1 norm in the penalty "elasticnet", from 0 to 1; else without an
+            effect.
 
     Attributes:
         coef_: (1, d) or (k, d) weights; they may be set, and `sparsify` makes them sparse.
@@ -68,7 +75,8 @@ class LinearSVC(LinearSVM, BaseClassifier):
         fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
-        ValueError: from `fit`, for a parameter out of its range, and penalty "l1".
+        ValueError: from `fit`, for a parameter out of its range, and for another penalty than "l2"
+            with loss="hinge", dual=True, a solver of "l2" or multi_class="crammer_singer".
 
     Example:
         >>> clf = LinearSVC(C=10.0, random_state=0).fit([[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1])
@@ -96,6 +104,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
         max_iter: int = 1000,
         progress: bool = False,
         solver: str = "auto",
+        l1_ratio: float = 0.5,
     ) -> None:
         set_parameters(self, locals())
 
@@ -105,16 +114,32 @@ class LinearSVC(LinearSVM, BaseClassifier):
                 f"penalty must be 'l2', got {self.penalty!r}: write LinearSVC(C={self.penalty!r}), "
                 "as penalty is the first parameter since version 0.4"
             )
-        if self.penalty == "l1":
-            raise ValueError(
-                "penalty='l1' is not supported: take penalty='l2', or sklearn.svm.LinearSVC for "
-                "sparse weights"
-            )
-        check_choice("penalty", self.penalty, ("l2",))
+        check_choice("penalty", self.penalty, ("l2", "l1", "elasticnet"))
         check_choice("multi_class", self.multi_class, ("ovr", "crammer_singer"))
-        if self.multi_class == "crammer_singer":
+        if self.multi_class == "crammer_singer" and self.penalty == "l2":
             return self._joint_spec(numbers)
+        if self.penalty != "l2":
+            return self._sparse_spec(loss_of(self.loss), numbers)
         return self._linear_spec(rows, loss_of(self.loss), numbers)
+
+    def _sparse_spec(self, loss: Loss, numbers: dict[str, Any]) -> Spec:
+        """Weights of which many are 0."""
+        others = self.multi_class == "ovr" and self.solver in ("auto", "proximal_newton")
+        if loss.curvature is None or self.dual is True or not others:
+            raise ValueError(
+                f"penalty={self.penalty!r} takes loss='squared_hinge' or another with a continuous "
+                "slope, dual='auto' or False, solver='auto' and multi_class='ovr'. Unsupported set "
+                f"of arguments: penalty={self.penalty!r}, loss={self.loss!r}, dual={self.dual!r}"
+            )
+        steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
+        solver = proximal_newton_by_C(
+            self._number("C", numbers),
+            l1_ratio=1.0 if self.penalty == "l1" else self._number("l1_ratio", numbers),
+            loss=loss,
+            bias=self._bias(),
+            rounds=float(steps),
+        )
+        return self._spec_of("proximal_newton", solver, steps)
 
     def _joint_spec(self, numbers: dict[str, Any]) -> Spec:
         """All classes at once; two are one machine of the hinge, with w = w_2 - w_1 and twice C."""

@@ -43,7 +43,7 @@ from .columns import Columns, by_columns, layout_of, listed
 
 TOL = 1e-4  # default relative duality gap
 MOST_ROUNDS = 1000
-FEW = 512  # columns, up to which the matrix of a step is formed
+FEW = 512  # columns, up to which the matrix of a step is formed; and of a step on the support
 SWEEPS = 3  # of coordinate descent between two steps on the support
 INNER_GRAM, INNER_COLUMNS = 60, 30  # sweeps of one step at most
 GOAL_GRAM, GOAL_COLUMNS = 0.01, 0.1  # violation at their end, relative to that before
@@ -322,7 +322,8 @@ def _solve_by_columns(objective: Objective, point: Point) -> tuple[Array, Array]
 
     def sweeps(carry):
         passes, v, t, largest = lax.fori_loop(0, SWEEPS, lambda _, carry: sweep(carry), carry)
-        v, t = lax.cond(largest > goal, on_support, lambda v, t: (v, t), v, t)
+        is_due = (largest > goal) & (jnp.sum(v != 0) <= FEW)
+        v, t = lax.cond(is_due, on_support, lambda v, t: (v, t), v, t)
         return passes, v, t, largest
 
     start = jnp.zeros((), jnp.int32), v, jnp.zeros_like(point.score), jnp.full((), jnp.inf, v.dtype)
