@@ -594,14 +594,12 @@ def _linear_derivative(
         rtol, most = 10 * float(jnp.finfo(r.dtype).eps), 2 * r.shape[0] + 10
         if has_zeros and system == "cholesky":
             gram = weighted_gram(fixed_x, fixed_s, constant)
-            inverse = cholesky(fixed_ridge, jnp.where(is_in[:, None] & is_in, gram, 0))
+            inverse = cholesky(fixed_ridge, jnp.where(is_in[:, None] & is_in[None, :], gram, 0))
         else:
             inverse = preconditioner(fixed_x, system, constant)(fixed_s, fixed_ridge)
         if has_zeros:
             return jax.scipy.sparse.linalg.cg(matvec, r, tol=rtol, maxiter=most, M=inverse)[0]
-        return solve_normal(
-            fixed_x, fixed_weigh, fixed_ridge, r, inverse, rtol, most, constant
-        ).v
+        return solve_normal(fixed_x, fixed_weigh, fixed_ridge, r, inverse, rtol, most, constant).v
 
     d_grad = _jvp(grad, primals[1], tangents[1])
     return v, lax.custom_linear_solve(product, -d_grad, solve, symmetric=True)

@@ -277,6 +277,23 @@ CASES = [
         exact=True,
     ),
     Case(
+        "proximal_newton(0.02, l1_ratio=0.5, bias='feature', rounds=1.0)",
+        lambda lam: jaxsvm.proximal_newton(lam, l1_ratio=0.5, bias="feature", rounds=1),
+        0.02,
+        None,
+        losses.squared_hinge,
+        exact=True,
+        sums=True,
+    ),
+    Case(
+        "proximal_newton(0.1, l1_ratio=0.0, system='columns', tol=1e-06, rounds=1.0)",
+        lambda lam: jaxsvm.proximal_newton(lam, l1_ratio=0.0, system="columns", tol=1e-6, rounds=1),
+        loss=losses.squared_hinge,
+        excess=1e-6,
+        exact=True,
+        sums=True,
+    ),
+    Case(
         "dual_descent(1.0, tol=1e-06, rounds=20.0)",
         lambda C: jaxsvm.dual_descent(C, tol=1e-6, rounds=20),
         1.0,

@@ -20,10 +20,10 @@ from .parameters import loss_of, set_parameters
 class LinearSVC(LinearSVM, BaseClassifier):
     """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)).
 
-    s is `intercept_scaling`. With penalty="l1" the first term is |w|_1 + |b/s|; with "elasticnet" it
-    is l1_ratio times that plus 1 - l1_ratio times the first. Many weights are 0 then. The class has
-    the parameters and attributes of scikit-learn's `LinearSVC`, and solves its problem. More than
-    two classes are reduced to one against the rest, or trained at once, with
+    s is `intercept_scaling`. With penalty="l1" the first term is |w|_1 + |b/s|. With "elasticnet"
+    it is l1_ratio times that plus 1 - l1_ratio times the first. Many weights are 0 then. The class
+    has the parameters and attributes of scikit-learn's `LinearSVC`, and solves its problem. More
+    than two classes are reduced to one against the rest, or trained at once, with
     `multi_class="crammer_singer"`, by `jaxsvm.crammer_singer`, two by `jaxsvm.dual_descent`; then
     loss, dual and solver have no effect.
 

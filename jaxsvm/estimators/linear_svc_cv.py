@@ -44,6 +44,8 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         memory: bytes of the temporaries of a program, as of `jaxsvm.select`; None: no limit.
         n_jobs: fits at the same time, in threads; None or -1: the number of processors.
         verbose: above 0: a bar on the standard error stream.
+        penalty: "l2", "l1" or "elasticnet", as of `LinearSVC`.
+        l1_ratio: as of `LinearSVC`.
 
     Attributes:
         C_: the C chosen.
@@ -72,7 +74,6 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         ((2, 2), [False, True])
     """
 
-    penalty = "l2"
     dual = "auto"
     multi_class = "ovr"
 
@@ -95,5 +96,7 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         memory: float | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        penalty: str = "l2",
+        l1_ratio: float = 0.5,
     ) -> None:
         set_parameters(self, locals())

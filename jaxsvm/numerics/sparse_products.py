@@ -83,7 +83,9 @@ def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
     return call(*args)
 
 
-def walk_row(x: SparseRows, i: Array, live: Array | bool, one: Callable, start: Any, turn: int) -> Any:
+def walk_row(
+    x: SparseRows, i: Array, live: Array | bool, one: Callable, start: Any, turn: int
+) -> Any:
     """The fold of `one(carry, [(column, value), ...])` over the i-th referenced row.
 
     The row is empty unless `live`. Each call of `one` takes `turn` entries.

@@ -14,6 +14,7 @@ from ..kernels import matvec
 from ..losses import hinge
 from ..models import Expansion, Linear
 from ..numerics import (
+    affine_transpose,
     dot,
     gather,
     golden_section,
@@ -23,8 +24,9 @@ from ..numerics import (
     scatter_set,
     sqnorms,
 )
-from ..recipe import check_choice, check_positive, fields_of, require
+from ..recipe import check_choice, check_positive, check_share, fields_of, require
 from ..types import Array, Batch, Certificate, Loss, Model
+from .elastic import elastic_gap
 from .evaluate import (
     check_dual_model,
     check_objective,
@@ -47,6 +49,7 @@ def certificate(
     *,
     bias: str | None = None,
     passes: int = 0,
+    l1_ratio: float = 0.0,
 ) -> Certificate:
     """A bound on the suboptimality of a model on its training rows by a dual point.
 
@@ -61,7 +64,8 @@ def certificate(
     dual coordinate ascent.
 
     Computed in float64 for models of any dtype; under tracing in the dtype of the model. For a
-    `Mapped` model the optimum is the one in its feature space.
+    `Mapped` model the optimum is the one in its feature space. For a penalty with an L1 norm, that
+    of `proximal_newton`, the dual point is that of the slopes, scaled into the domain.
 
     Args:
         model: Linear, Expansion or Mapped.
@@ -71,6 +75,7 @@ def certificate(
         bias: "none", "feature" or "free"; None: that of the model.
         passes: sweeps of dual ascent, >= 0, of O(n d) each for linear models, of O(n^2) kernel
             values for expansions.
+        l1_ratio: share of the L1 norm in the penalty of a linear model, from 0 to 1.
 
     Returns:
         The objective, its lower bound, the gap, and whether the dual point is the model's own.
@@ -78,7 +83,8 @@ def certificate(
     Raises:
         TypeError: another kind of model.
         ValueError: lam not above 0; a loss without a conjugate, or of labels on real targets;
-            passes with a free bias, whose dual has an equality constraint on all coordinates.
+            passes with a free bias, whose dual has an equality constraint on all coordinates; an
+            l1_ratio outside of [0, 1], or above 0 with another model, a free bias or passes.
 
     Example:
         >>> import jaxsvm
@@ -106,6 +112,13 @@ def certificate(
             "passes of dual ascent need bias 'none' or 'feature': the dual of a free bias has an "
             "equality constraint"
         )
+    if is_traced(l1_ratio) or l1_ratio != 0:
+        check_share(l1_ratio)
+        if not isinstance(inner, Linear) or bias == "free" or passes:
+            raise ValueError(
+                "l1_ratio is for linear models with bias='none' or 'feature', and passes=0"
+            )
+        return _elastic_certificate((model, data, lam, jnp.asarray(l1_ratio)), (loss,), (bias,))
     own = "no"
     if isinstance(inner, Expansion):
         feasible = _feasible((model, data, lam), (loss,), (bias,))
@@ -147,6 +160,20 @@ def _certificate(
     gap = gap + lam * objective_rounding(model, data, coef)
     value = lam / 2 * model.sqnorm() + jnp.dot(share, losses)
     return Certificate(value, value - gap, gap, exact)
+
+
+@in_float64
+def _elastic_certificate(
+    model: Any, data: Batch, lam: Array, l1_ratio: Array, loss: Loss, bias: str
+) -> Certificate:
+    """The certificate of a linear model under an L1 or elastic net penalty."""
+    model, data = to_features(model, data)
+    share, score, constant = normalized_weights(data), model(data.x), bias == "feature"
+    v = jnp.concatenate([model.w, model.b[None]]) if constant else model.w
+    grad = affine_transpose(share * loss.slope(score, data.y), data.x, constant)
+    numbers = lam * l1_ratio, lam * (1 - l1_ratio)
+    gap, value = elastic_gap(v, score, grad, data.y, share, loss, *numbers)
+    return Certificate(value, value - gap, gap, jnp.zeros((), bool))
 
 
 @in_float64

@@ -1,4 +1,4 @@
-"""Rows read by column: what steps of `proximal_newton` do with all columns, or with some of them."""
+"""Rows read by column, for the steps of `proximal_newton`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from ...numerics.sparse_products import walk_row
 from ...types import LANE_WIDTH, Array, Batch, SparseRows
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("transposed",), meta_fields=()
-)
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("transposed",), meta_fields=())
 @dataclasses.dataclass(frozen=True)
 class Columns:
     """The transpose of rows, (d, n), with the constant 1 as its last row where there is a bias."""
@@ -132,7 +130,8 @@ def layout_of(constant: bool, most: int) -> Callable:
     def layout(data: Batch) -> Batch:
         if data.x.shape[1] + constant <= most or shards(data.y.shape[0]) > 1:
             return data
-        return data._replace(x=by_columns(data.x, constant))
+        x: Any = by_columns(data.x, constant)
+        return data._replace(x=x)
 
     return layout
 

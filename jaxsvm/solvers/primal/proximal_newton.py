@@ -25,12 +25,13 @@ from ...numerics import (
     pairwise_sum,
     weighted_gram,
 )
+from ...objectives.elastic import elastic_gap
 from ...recipe import (
     as_static,
     cast,
     check_choice,
     check_positive,
-    check_scalars,
+    check_share,
     register,
     require,
     solver,
@@ -38,7 +39,7 @@ from ...recipe import (
 )
 from ...risks import couples_rows, is_smooth
 from ...samplers import whole
-from ...types import Array, Hooks, Info, Loss, Scalar, Solver, SparseRows
+from ...types import Array, Hooks, Info, Loss, Solver, SparseRows
 from .columns import Columns, by_columns, layout_of, listed
 
 TOL = 1e-4  # default relative duality gap
@@ -51,6 +52,8 @@ RATE, PRODUCTS = 0.1, 30  # relative residual of a step on the support, and prod
 LEAST = 64  # columns without weight that a working set takes at least
 TRIALS = 20  # halvings of a step
 STEEPNESS = 0.01  # share of the slope by which a step makes the objective fall
+SHORT = 0.1  # steps up to this length raise the damping of the model, at least to the next number
+LEAST_DAMPING = 1e-3  # share of the curvature of a column
 STUCK = 3  # steps without a gain, after which a run ends
 GAIN = 0.9  # a smaller share of the residual is a gain, as a decrease above rounding is
 
@@ -103,7 +106,7 @@ class Rows(NamedTuple):
 class Objective(NamedTuple):
     """l1 |v|_1 + l2/2 |v|^2 + sum_i share_i loss(f_i, y_i), f = X v."""
 
-    x: Rows | Columns
+    x: Any  # Rows or Columns
     y: Array
     share: Array
     l1: Array
@@ -120,34 +123,16 @@ class Objective(NamedTuple):
 
     @jax.named_scope("evaluate")
     def at(self, v: Array) -> Point:
-        """The point v, with the smaller of the gaps of two dual points.
-
-        They are the slopes, and the slopes scaled to where |X'u| <= l1, for c = 1 and c <= 1:
-
-            gap = sum_i share_i (loss_i + conjugate(c slope_i) - c slope_i f_i)
-                + sum_j l1 |v_j| + l2/2 v_j^2 + c g_j v_j + max(|c g_j| - l1, 0)^2 / (2 l2)
-        """
+        """The point v."""
         score = self.x.scores(v)
-        slope = self.loss.slope(score, self.y)
-        grad = self.x.products(self.share * slope)
-        losses = self.loss.value(score, self.y)
-
-        def gap(c):
-            row = losses + self.loss.conjugate(c * slope, self.y) - c * slope * score
-            over = jnp.maximum(jnp.abs(c * grad) - self.l1, 0)
-            excess = jnp.where(over > 0, over * over / (2 * self.l2), 0)
-            column = self.l1 * jnp.abs(v) + self.l2 / 2 * v * v + c * grad * v + excess
-            # no term is negative but for rounding
-            of_rows = pairwise_sum(self.share * jnp.maximum(row, 0))
-            return of_rows + pairwise_sum(jnp.maximum(column, 0))
-
-        largest = fast_max(jnp.abs(grad))
-        fits = jnp.where(largest > self.l1, self.l1 / jnp.where(largest > 0, largest, 1), 1)
-        value = pairwise_sum(self.share * losses) + self.penalty(v)
-        smallest = jnp.fmin(gap(jnp.ones_like(fits)), gap(fits))
-        residual = smallest / jnp.maximum(value, jnp.finfo(value.dtype).tiny)
-        curvature = self.share * self.loss.curvature(score, self.y)
-        return Point(v, score, self.share * slope, curvature, grad, value, residual)
+        slope = self.share * self.loss.slope(score, self.y)
+        curvature: Any = self.loss.curvature  # not None, see `is_smooth`
+        curvature = self.share * curvature(score, self.y)
+        grad = self.x.products(slope)
+        numbers = self.share, self.loss, self.l1, self.l2
+        gap, value = elastic_gap(v, score, grad, self.y, *numbers)
+        residual = gap / jnp.maximum(value, jnp.finfo(value.dtype).tiny)
+        return Point(v, score, slope, curvature, grad, value, residual)
 
     def violation(self, v: Array, grad: Array) -> Array:
         """The distance of each derivative from the subgradients of the penalty, (p,)."""
@@ -165,9 +150,13 @@ class Objective(NamedTuple):
         return jnp.sign(t) * jnp.maximum(jnp.abs(t) - self.l1, 0) / total
 
 
-def _flat_ridge(diagonal: Array, point: Point, l2: Array) -> Array:
-    """What a column without curvature has in its place: it moves by one unit then, at most."""
-    return jnp.where(diagonal > 0, 0, jnp.abs(point.grad + l2 * point.v))
+def _ridge_of(diagonal: Array, point: Point, l2: Array, damping: Array) -> Array:
+    """What the model adds to the curvature of each column, (p,).
+
+    It is a share of that. A column without curvature moves by one unit, at most.
+    """
+    flat = (1 + damping) * jnp.abs(point.grad + l2 * point.v)
+    return jnp.where(diagonal > 0, damping * diagonal, flat)
 
 
 def _step_on_support(
@@ -207,7 +196,7 @@ def _step_on_support(
 
 
 @jax.named_scope("solve_gram")
-def _solve_by_gram(objective: Objective, point: Point) -> tuple[Array, Array]:
+def _solve_by_gram(objective: Objective, point: Point, damping: Array) -> tuple[Array, Array]:
     """The minimiser of the model at a point, by its matrix; (p,), and the number of sweeps.
 
     Three sweeps of coordinate descent alternate with Newton steps on the support.
@@ -215,7 +204,7 @@ def _solve_by_gram(objective: Objective, point: Point) -> tuple[Array, Array]:
     x, v = objective.x, point.v
     hessian = weighted_gram(x.x, point.curvature, x.constant)
     diagonal = jnp.diagonal(hessian)
-    ridge = _flat_ridge(diagonal, point, objective.l2)
+    ridge = _ridge_of(diagonal, point, objective.l2, damping)
     hessian, size = hessian + jnp.diag(ridge), v.shape[0]
     goal = GOAL_GRAM * fast_max(objective.violation(v, point.grad))
     zero = jnp.zeros((), jnp.int32)
@@ -250,7 +239,7 @@ def _solve_by_gram(objective: Objective, point: Point) -> tuple[Array, Array]:
 
 
 @jax.named_scope("solve_columns")
-def _solve_by_columns(objective: Objective, point: Point) -> tuple[Array, Array]:
+def _solve_by_columns(objective: Objective, point: Point, damping: Array) -> tuple[Array, Array]:
     """The minimiser of the model over a working set; (p,), and the number of passes.
 
     Coordinate descent keeps t = S^1/2 X (v - v of the point). A visit reads one column, and again
@@ -267,7 +256,7 @@ def _solve_by_columns(objective: Objective, point: Point) -> tuple[Array, Array]
     curvature = lax.fori_loop(
         0, number, lambda k, h: h.at[order[k]].set(square(order[k])), jnp.zeros_like(v)
     )
-    ridge = _flat_ridge(curvature, point, objective.l2)
+    ridge = _ridge_of(curvature, point, objective.l2, damping)
     goal = GOAL_COLUMNS * fast_max(violation)
     count = number.astype(jnp.uint32)
 
@@ -337,6 +326,7 @@ class Search(NamedTuple):
 
     steps: Array  # () int32
     point: Point
+    damping: Array  # () of the model, 0 after whole steps
     stuck: Array  # () int32, steps in a row that gained no more than rounding
     passes: Array  # () int32
 
@@ -355,7 +345,7 @@ def _minimise(objective: Objective, v: Array, tol: Array, rounds: Array) -> Sear
 
     def step(search):
         point = search.point
-        new, passes = solve(objective, point)
+        new, passes = solve(objective, point, search.damping)
         change = new - point.v
         rate = objective.x.scores(change)
         slope = pairwise_sum(point.slope * rate)
@@ -374,15 +364,20 @@ def _minimise(objective: Objective, v: Array, tol: Array, rounds: Array) -> Sear
         after = objective.at(jnp.where(is_found, point.v + t * change, point.v))
         gains = point.value - after.value > rounding / 8 * point.value
         gains = gains | (after.residual < GAIN * point.residual)
+        more = jnp.maximum(10 * search.damping, LEAST_DAMPING)
+        less = jnp.where(search.damping > LEAST_DAMPING, search.damping / 10, 0)
+        damping = jnp.where(is_found & (t == 1), less, jnp.where(t > SHORT, search.damping, more))
         return Search(
             search.steps + 1,
             after,
+            damping,
             jnp.where(gains, 0, search.stuck + 1),
             search.passes + passes + 3,
         )
 
     zero = jnp.zeros((), jnp.int32)
-    return lax.while_loop(should_continue, step, Search(zero, objective.at(v), zero, zero))
+    start = Search(zero, objective.at(v), jnp.zeros((), v.dtype), zero, zero)
+    return lax.while_loop(should_continue, step, start)
 
 
 @solver
@@ -403,11 +398,12 @@ def proximal_newton(
         w = w + t (z - w),   t = 1, 1/2, 1/4, ... until the objective falls by a share of the slope
 
     g = X'u with the shares u of the slopes of the rows, and S with those of their curvatures. The
-    argmin is approximate. For few columns X'SX is formed, and three sweeps of coordinate descent
-    alternate with Newton steps over the weights that are not 0: with fixed signs, up to the first
-    change of a sign. For more, coordinate descent goes over a working set, the support and at most
-    as many of the columns that violate their conditions most. Of this file `_solve_by_gram` and
-    `_solve_by_columns` are the second line, `_minimise` the others.
+    argmin is approximate, and X'SX has a share of its diagonal on top after short steps. For few
+    columns X'SX is formed, and three sweeps of coordinate descent alternate with Newton steps over
+    the weights that are not 0: with fixed signs, up to the first change of a sign. For more,
+    coordinate descent goes over a working set: the support, and at most as many of the columns that
+    violate their conditions most. Of this file `_solve_by_gram` and `_solve_by_columns` are the
+    second line, `_minimise` the others.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n) in |w|_1 + C sum_i loss, as of LIBLINEAR.
@@ -450,9 +446,7 @@ def proximal_newton(
     """
     tol = TOL if tol is None else tol
     check_positive(lam=lam, tol=tol)
-    check_scalars(l1_ratio=l1_ratio)
-    if not isinstance(l1_ratio, jax.core.Tracer) and not 0 <= float(l1_ratio) <= 1:
-        raise ValueError(f"l1_ratio must be a number from 0 to 1, got {float(l1_ratio):g}")
+    check_share(l1_ratio)
     check_choice("bias", bias, ("none", "feature"))
     if system is not None:
         check_choice("system", system, ("gram", "columns"))
@@ -521,9 +515,7 @@ class Before(NamedTuple):
 def _run_of(constant: bool) -> Callable:
     """The run of an update, a function of arrays."""
 
-    def run(
-        numbers: tuple, x: Any, y: Array, state: ProximalNewtonState
-    ) -> tuple[Before, Search]:
+    def run(numbers: tuple, x: Any, y: Array, state: ProximalNewtonState) -> tuple[Before, Search]:
         lam, l1_ratio, tol, rounds, static_loss = numbers
         share = state.weight / pairwise_sum(state.weight)
         design = x if isinstance(x, Columns) else Rows(x.astype(state.v.dtype), constant)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...numerics.reductions import two_sum
-from ...numerics.sparse_products import _in_pairs, walk_row, _walked, gather
+from ...numerics.sparse_products import _in_pairs, _walked, gather, walk_row
 from ...types import Array, SparseRows
 
 
