@@ -41,6 +41,7 @@ EXACT = [
 ]
 JOBS = {
     **{f"linear {loss} {name}": ("linear", name, loss) for loss in ("hinge", "squared_hinge") for name in LINEAR},
+    **{f"l1 {name} C={C:g}": ("l1", name, C) for name in LINEAR for C in (0.1, 1.0, 10.0)},
     **{f"features {name} {n}": ("features", name, n) for name, n in (("a9a", 32_561), ("covtype", 60_000))},
     **{f"exact {name} {n} C={C}": ("exact", name, n, C) for name, n, C in EXACT},
     **{f"online lasvm a9a 10000 C={C}": ("online", C) for C in (1, 10)},
@@ -208,6 +209,31 @@ def online(C: float) -> dict:
             lambda model: value(model.coef, model.b),
             lambda made: value(signed(made, len(y), C), made.intercept_[0]),
         ),
+    }
+
+
+def l1(name: str, C: float) -> dict:
+    """`LinearSVC(penalty="l1")`; the value is its objective in float64."""
+    import sklearn.svm
+
+    from jaxsvm.estimators import LinearSVC
+
+    x, y = linear_rows(name)
+    options = {"penalty": "l1", "dual": False, "C": C, "random_state": 0}
+
+    def value(made):
+        labels = made.classes_[1:] if len(made.classes_) == 2 else made.classes_
+        wide = x.astype(np.float64)
+        total = np.abs(made.coef_).sum() + np.abs(made.intercept_).sum()
+        for label, w, b in zip(labels, made.coef_.astype(float), made.intercept_.astype(float), strict=True):
+            total += C * np.sum(np.maximum(1 - np.where(y == label, 1, -1) * (wide @ w + b), 0) ** 2)
+        return float(total)
+
+    return {
+        "ours": lambda: LinearSVC(**options).fit(x, y),
+        "peer": lambda: sklearn.svm.LinearSVC(**options).fit(x, y),
+        "name": "LinearSVC",
+        "value": (value, value),
     }
 
 

@@ -402,6 +402,7 @@ class Loss(NamedTuple):
 
     - value and slope: pegasos, asset, asgd, bottou_sgd, subgradient, ocas, svm_perf and cpsp;
     - curvature too: newton, linear_svm, and derivatives of their models;
+    - curvature and conjugate too: proximal_newton;
     - dual_step and conjugate too: sdca and cocoa;
     - quadratic too: decomposition, interior_point, augmented_lagrangian and dual_descent;
     - conjugate: `certificate`.

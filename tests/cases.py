@@ -283,7 +283,7 @@ CASES = [
         None,
         losses.squared_hinge,
         exact=True,
-        sums=True,
+        copies=False,
     ),
     Case(
         "proximal_newton(0.1, l1_ratio=0.0, system='columns', tol=1e-06, rounds=1.0)",
@@ -291,7 +291,7 @@ CASES = [
         loss=losses.squared_hinge,
         excess=1e-6,
         exact=True,
-        sums=True,
+        copies=False,
     ),
     Case(
         "dual_descent(1.0, tol=1e-06, rounds=20.0)",
