@@ -327,6 +327,7 @@ class Search(NamedTuple):
     steps: Array  # () int32
     point: Point
     damping: Array  # () of the model, 0 after whole steps
+    best: Array  # () smallest residual so far
     stuck: Array  # () int32, steps in a row that gained no more than rounding
     passes: Array  # () int32
 
@@ -363,7 +364,7 @@ def _minimise(objective: Objective, v: Array, tol: Array, rounds: Array) -> Sear
         # scores anew: added up, their rounding errors would hide the gap
         after = objective.at(jnp.where(is_found, point.v + t * change, point.v))
         gains = point.value - after.value > rounding / 8 * point.value
-        gains = gains | (after.residual < GAIN * point.residual)
+        gains = gains | (after.residual < GAIN * search.best)
         more = jnp.maximum(10 * search.damping, LEAST_DAMPING)
         less = jnp.where(search.damping > LEAST_DAMPING, search.damping / 10, 0)
         damping = jnp.where(is_found & (t == 1), less, jnp.where(t > SHORT, search.damping, more))
@@ -371,12 +372,14 @@ def _minimise(objective: Objective, v: Array, tol: Array, rounds: Array) -> Sear
             search.steps + 1,
             after,
             damping,
+            jnp.fmin(search.best, after.residual),
             jnp.where(gains, 0, search.stuck + 1),
             search.passes + passes + 3,
         )
 
     zero = jnp.zeros((), jnp.int32)
-    start = Search(zero, objective.at(v), jnp.zeros((), v.dtype), zero, zero)
+    point = objective.at(v)
+    start = Search(zero, point, jnp.zeros((), v.dtype), point.residual, zero, zero)
     return lax.while_loop(should_continue, step, start)
 
 
