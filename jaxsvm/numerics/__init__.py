@@ -71,6 +71,7 @@ from .sharding import moves_numbers as moves_numbers
 from .sharding import on_one_device as on_one_device
 from .sharding import shards as shards
 from .sharding import split_rows as split_rows
+from .sparse_products import can_be_packed as can_be_packed
 from .sparse_products import pack_rows as pack_rows
 from .sparse_products import row_loops as row_loops
 from .water_filling import WaterFill as WaterFill

@@ -178,11 +178,15 @@ def pack_rows(x: Any) -> SparseRows | None:
 
     None if they are not on one CPU device or cannot be packed.
     """
-    packable = isinstance(x, SparseRows) and x.offsets is None and x.rows is None
-    packable = packable and x.value.shape[1] % LANE_WIDTH == 0 and x.value.size < 2**31
-    packable = packable and isinstance(x.value, jax.Array)
-    platforms = [device.platform for device in x.value.devices()] if packable else []
-    return x.packed if platforms == ["cpu"] else None
+    return x.packed if can_be_packed(x) else None
+
+
+def can_be_packed(x: Any) -> bool:
+    """Whether these are padded sparse rows on one CPU device, outside of transformations."""
+    padded = isinstance(x, SparseRows) and x.offsets is None and x.rows is None
+    padded = padded and x.value.shape[1] % LANE_WIDTH == 0 and x.value.size < 2**31
+    padded = padded and isinstance(x.value, jax.Array) and not isinstance(x.value, jax.core.Tracer)
+    return padded and [device.platform for device in x.value.devices()] == ["cpu"]
 
 
 def row_loops(x: Any) -> tuple[Callable, Callable]:

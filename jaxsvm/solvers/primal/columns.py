@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from ...engines.coordinate_descent import put_row, row_at
-from ...numerics import dot, is_traced, pack_rows, row_loops, shards
+from ...numerics import can_be_packed, dot, row_loops, shards
 from ...numerics.sparse_products import walk_row
 from ...types import LANE_WIDTH, Array, Batch, SparseRows
 
@@ -116,8 +116,7 @@ def by_columns(x: Any, constant: bool) -> Columns:
     if isinstance(x, Columns):
         return x
     if isinstance(x, SparseRows):
-        packable = not is_traced(x) and pack_rows(x) is not None
-        if packable:
+        if can_be_packed(x):
             return Columns(_packed_columns(x, constant))
         x = x.toarray()
     ones = [jnp.ones((1, x.shape[0]), x.dtype)] if constant else []
