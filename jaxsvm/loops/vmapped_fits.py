@@ -15,7 +15,7 @@ from ..numerics import accum_dtype, depends_on, is_traced
 from ..objectives import decision_values
 from ..recipe import fields_of, unwrap_static
 from ..samplers import uniform
-from ..types import Array, Batch, Hooks, Lifted, take
+from ..types import Array, Batch, Hooks, Lifted, SparseRows, take
 from .fitting import fit
 from .grid_runs import Grid, GridJob
 from .programs import as_argument, init_run
@@ -45,7 +45,7 @@ def run_fitted(part: GridJob) -> None:
     for i, rows in enumerate(held):
         index[i, : len(rows)] = rows
     weights = np.stack([np.asarray(grid.without(fold).weight) for fold in part.folds])
-    args = jax.device_put((grid.data, weights, index)), grid.key, grid.tol
+    args = jax.device_put((_laid_out(grid), weights, index)), grid.key, grid.tol
     jobs = [cells for cells in _jobs(part, args) if not part.is_done(cells, part.folds)]
 
     def work(cells: list[tuple[int, ...]]) -> None:
@@ -71,6 +71,14 @@ def run_fitted(part: GridJob) -> None:
         lowered = _lowered(grid, jobs[0], args) if part.threads > 1 else None
         threads = part.threads if lowered is None or may_overlap(lowered) else 1
         run_jobs(work, jobs[1:], threads, part.limits)
+
+
+def _laid_out(grid: Grid) -> Batch:
+    """The data; sparse rows in the layout of the solver, which no program can make."""
+    fields = fields_of(grid.maker(**grid.numbers(grid.cells[0])))
+    if not isinstance(grid.data.x, SparseRows) or fields.prepare is not Hooks().prepare:
+        return grid.data
+    return fields.hooks.layout(grid.data)
 
 
 def _solvers_of(grid: Grid, cells: list[tuple[int, ...]]) -> tuple[Any, tuple]:
@@ -215,7 +223,11 @@ def _fit_cells(
 
         return lax.scan(one_cell, before.solver, own, length=cells)[1]
 
-    return jax.vmap(one_fold, out_axes=1)(weights, index)
+    if isinstance(data.x, jax.Array):
+        return jax.vmap(one_fold, out_axes=1)(weights, index)
+    # loops over the entries of sparse rows are fast one after the other
+    found = lax.map(lambda fold: one_fold(*fold), (weights, index))
+    return jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), found)
 
 
 def _steps(fields: Any, steps: int | None) -> int | None:

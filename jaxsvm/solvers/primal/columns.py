@@ -18,23 +18,30 @@ from ...numerics.sparse_products import walk_row
 from ...types import LANE_WIDTH, Array, Batch, SparseRows
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("transposed",), meta_fields=())
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=("rows", "transposed"), meta_fields=()
+)
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """The transpose of rows, (d, n), with the constant 1 as its last row where there is a bias."""
+    """Rows with their columns; what other code reads of rows is theirs."""
 
-    transposed: Array | SparseRows  # sparse: packed and by reference
+    rows: Array | SparseRows  # (n, d)
+    # (d, n), or (d + 1, n) with the constant 1 where there is a bias; sparse: packed, by reference
+    transposed: Array | SparseRows
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n, d)."""
-        columns, rows = self.transposed.shape
-        return rows, columns
+        n, d = self.rows.shape
+        return n, d
 
     @property
     def dtype(self) -> Any:
         """That of the values."""
-        return self.transposed.dtype
+        return self.rows.dtype
+
+    def __getitem__(self, rows: Any) -> Array | SparseRows:
+        return self.rows[rows]
 
     def scores(self, v: Array) -> Array:
         """X v, (d,) -> (n,), from the columns with v_j != 0 alone."""
@@ -117,10 +124,12 @@ def by_columns(x: Any, constant: bool) -> Columns:
         return x
     if isinstance(x, SparseRows):
         if can_be_packed(x):
-            return Columns(_packed_columns(x, constant))
-        x = x.toarray()
+            return Columns(x, _packed_columns(x, constant))
+        dense = x.toarray()
+    else:
+        dense = x
     ones = [jnp.ones((1, x.shape[0]), x.dtype)] if constant else []
-    return Columns(jnp.concatenate([x.T, *ones]))
+    return Columns(x, jnp.concatenate([dense.T, *ones]))
 
 
 def layout_of(constant: bool, most: int) -> Callable:
