@@ -206,7 +206,9 @@ def _fit_cells(
     data = with_features(first, data)
 
     def one_fold(weight: Array, rows: Array) -> tuple[Array, Array]:
-        train, held = data._replace(weight=weight), take(data, rows)
+        # a layout may hold the rows as they were
+        plain = data._replace(x=getattr(data.x, "plain", data.x))
+        train, held = data._replace(weight=weight), take(plain, rows)
         solver = as_argument(solver_of(first_own), accum_dtype(train.x))
         before = init_run(solver, first.sampler or uniform(1), key, train)
 

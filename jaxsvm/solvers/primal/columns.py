@@ -19,29 +19,26 @@ from ...types import LANE_WIDTH, Array, Batch, SparseRows
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("rows", "transposed"), meta_fields=()
+    jax.tree_util.register_dataclass, data_fields=("plain", "transposed"), meta_fields=()
 )
 @dataclasses.dataclass(frozen=True)
 class Columns:
     """Rows with their columns; what other code reads of rows is theirs."""
 
-    rows: Array | SparseRows  # (n, d)
+    plain: Array | SparseRows  # (n, d)
     # (d, n), or (d + 1, n) with the constant 1 where there is a bias; sparse: packed, by reference
     transposed: Array | SparseRows
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n, d)."""
-        n, d = self.rows.shape
+        n, d = self.plain.shape
         return n, d
 
     @property
     def dtype(self) -> Any:
         """That of the values."""
-        return self.rows.dtype
-
-    def __getitem__(self, rows: Any) -> Array | SparseRows:
-        return self.rows[rows]
+        return self.plain.dtype
 
     def scores(self, v: Array) -> Array:
         """X v, (d,) -> (n,), from the columns with v_j != 0 alone."""

@@ -492,7 +492,7 @@ def proximal_newton(
     def model(state, data=None):
         w, b = (state.v[:-1], state.v[-1]) if constant else (state.v, jnp.zeros((), state.v.dtype))
         if data is not None:
-            data = data._replace(x=data.x.rows) if isinstance(data.x, Columns) else data
+            data = data._replace(x=data.x.plain) if isinstance(data.x, Columns) else data
             w, b = linear_solution(w, b, data, lam, loss, bias, l1_ratio=l1_ratio)
         return Linear(w, b, bias)
 
