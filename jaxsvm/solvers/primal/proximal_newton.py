@@ -44,7 +44,7 @@ from .columns import Columns, by_columns, layout_of, listed
 
 TOL = 1e-4  # default relative duality gap
 MOST_ROUNDS = 1000
-FEW = 512  # columns, up to which the matrix of a step is formed; and of a step on the support
+FEW = 512  # columns, up to which the matrix of a step is formed; the support of dense steps on it
 SWEEPS = 3  # of coordinate descent between two steps on the support
 INNER_GRAM, INNER_COLUMNS = 60, 30  # sweeps of one step at most
 GOAL_GRAM, GOAL_COLUMNS = 0.01, 0.1  # violation at their end, relative to that before
@@ -251,7 +251,7 @@ def _solve_by_columns(objective: Objective, point: Point, damping: Array) -> tup
     room = jnp.maximum(jnp.sum(v != 0, dtype=jnp.int32), LEAST)
     cut = -jnp.sort(-outside)[jnp.minimum(room, size - 1)]
     order, number = listed((v != 0) | (outside > cut))
-    root = jnp.sqrt(point.curvature)
+    root, is_sparse = jnp.sqrt(point.curvature), isinstance(x.transposed, SparseRows)
     dot_column, add_column, square = x.scaled_loops(root, order, number)
     curvature = lax.fori_loop(
         0, number, lambda k, h: h.at[order[k]].set(square(order[k])), jnp.zeros_like(v)
@@ -311,7 +311,7 @@ def _solve_by_columns(objective: Objective, point: Point, damping: Array) -> tup
 
     def sweeps(carry):
         passes, v, t, largest = lax.fori_loop(0, SWEEPS, lambda _, carry: sweep(carry), carry)
-        is_due = (largest > goal) & (jnp.sum(v != 0) <= FEW)
+        is_due = (largest > goal) & (is_sparse | (jnp.sum(v != 0) <= FEW))
         v, t = lax.cond(is_due, on_support, lambda v, t: (v, t), v, t)
         return passes, v, t, largest
 
