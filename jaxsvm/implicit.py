@@ -561,8 +561,11 @@ def _linear_derivative(
     """The values, and their tangents by the linear system in `linear_solution`'s docstring."""
     v, constant = _linear_attached(bias, has_zeros, *primals), bias != "none"
     is_regularised = jnp.ones_like(v).at[-1].set(0) if bias == "free" else jnp.ones_like(v)
-    # A weight of 0 stays: what is a column of the system otherwise is one of the identity.
-    is_in = lax.stop_gradient(v) != 0 if has_zeros else jnp.ones(v.shape, bool)
+    # A weight of 0 under an L1 norm stays: its column of the system is one of the identity.
+    is_in = jnp.ones(v.shape, bool)
+    if has_zeros:
+        _, lam, l1_ratio, _ = lax.stop_gradient(primals[1])
+        is_in = (lax.stop_gradient(v) != 0) | (lam * l1_ratio * is_regularised == 0)
 
     def transposed(u, x):
         return jnp.where(is_in, affine_transpose(u, x, constant), 0)

@@ -58,7 +58,8 @@ class LinearSVC(LinearSVM, BaseClassifier):
             rounded up to whole chunks of steps: one pass over the rows padded to a multiple of 256
             or more, and at least 128 steps.
         progress: whether there is a bar on the standard error stream.
-        solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca".
+        solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca"; with another
+            penalty than "l2" "auto" or "proximal_newton".
         l1_ratio: share of the L1 norm in the penalty "elasticnet", from 0 to 1; else without an
             effect.
 

@@ -65,7 +65,8 @@ def certificate(
 
     Computed in float64 for models of any dtype; under tracing in the dtype of the model. For a
     `Mapped` model the optimum is the one in its feature space. For a penalty with an L1 norm, that
-    of `proximal_newton`, the dual point is that of the slopes, scaled into the domain.
+    of `proximal_newton`, the dual point is that of the slopes, or of the slopes scaled to where the
+    quadratic part is not needed, whichever is better.
 
     Args:
         model: Linear, Expansion or Mapped.

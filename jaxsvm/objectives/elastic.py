@@ -32,9 +32,8 @@ def elastic_gap(
     """
     losses, slope = loss.value(score, y), loss.slope(score, y)
 
-    def gap(c):
+    def gap(c, over):
         row = losses + loss.conjugate(c * slope, y) - c * slope * score
-        over = jnp.maximum(jnp.abs(c * grad) - l1, 0)
         excess = jnp.where(over > 0, over * over / (2 * l2), 0)
         column = l1 * jnp.abs(v) + l2 / 2 * v * v + c * grad * v + excess
         of_rows = pairwise_sum(jnp.where(share > 0, share * jnp.maximum(row, 0), 0))
@@ -43,4 +42,6 @@ def elastic_gap(
     largest = fast_max(jnp.abs(grad))
     fits = jnp.where(largest > l1, l1 / jnp.where(largest > 0, largest, 1), 1)
     value = pairwise_sum(share * losses) + pairwise_sum(l1 * jnp.abs(v) + l2 / 2 * v * v)
-    return jnp.fmin(gap(jnp.ones_like(fits)), gap(fits)), value
+    over = jnp.maximum(jnp.abs(grad) - l1, 0)
+    at_one = gap(jnp.ones_like(fits), over)
+    return jnp.fmin(at_one, gap(fits, jnp.zeros_like(over))), value

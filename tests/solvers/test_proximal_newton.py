@@ -185,6 +185,71 @@ def test_a_strong_penalty_leaves_nothing_and_one_below_the_first_column(system, 
     np.testing.assert_array_equal(np.flatnonzero(at(largest * 0.999)), [np.abs(X.T @ Y).argmax()])
 
 
+def test_working_sets_take_columns_of_equal_violations(x64):
+    """All columns are alike: none of them is the first."""
+    y = np.where(np.arange(600) % 2, 1.0, -1.0)
+    run = fit(jaxsvm.proximal_newton(1e-4), np.eye(600), y, tol=1e-8)
+    # each weight alone: min lam |w| + (1 - w)^2 / n
+    np.testing.assert_allclose(run.model.w, y * (1 - 1e-4 * 600 / 2), rtol=1e-6)
+    one = fit(jaxsvm.proximal_newton(0.1, system="columns"), [[1.0], [-1.0], [2.0]], [1, -1, 1])
+    both = fit(jaxsvm.proximal_newton(0.1, system="gram"), [[1.0], [-1.0], [2.0]], [1, -1, 1])
+    assert float(both.model.w[0]) > 0.9
+    np.testing.assert_allclose(one.model.w, both.model.w, rtol=1e-6)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_steps_that_find_no_descent_do_not_end_a_run(system, x64):
+    """Few rows have curvature: whole steps of the model are far too long."""
+    random = np.random.default_rng(4)
+    x = random.normal(size=(15, 40))
+    y = np.where(x[:, 0] + 0.3 * random.normal(size=15) > 0, 1.0, -1.0)
+    loss = losses.smooth_hinge(0.5)
+    solver = jaxsvm.proximal_newton(0.01, loss=loss, system=system)
+    run = fit(solver, x, y, tol=1e-6, steps=3)
+    assert run.converged
+    bound = jaxsvm.certificate(run.model, jaxsvm.dataset(x, y), 0.01, loss, l1_ratio=1.0)
+    assert float(bound.gap) <= 2e-6 * float(bound.primal)
+    far = jaxsvm.proximal_newton(0.01, loss=losses.logistic, system=system)
+    data = jaxsvm.dataset([[1.0], [-1.0], [1.0]], [1, -1, -1])
+    start = far.init(KEY, data)._replace(v=jnp.array([40.0]))
+    expected = jaxsvm.fit(far, data, KEY, steps=1, tol=1e-10).model.w
+    assert 0 < float(expected[0]) < 1
+    np.testing.assert_allclose(far.update(start, data)[0].v, expected, rtol=1e-2)
+
+
+def test_certificates_are_finite_at_any_lam():
+    x, y = [[1.0, 0.3], [-1.0, 0.2], [2.0, -0.7]], [1, -1, 1]
+    data, model = jaxsvm.dataset(x, y), jaxsvm.models.Linear(jnp.array([0.5, 0.1]), jnp.zeros(()))
+    for lam in np.linspace(0.01, 0.2, 200):
+        gap = jaxsvm.certificate(model, data, float(lam), losses.logistic, l1_ratio=1.0).gap
+        assert 0.1 < float(gap) < 1
+
+
+def test_a_smooth_weight_that_is_0_has_its_derivative(x64):
+    data = jaxsvm.dataset([[1.0], [-1.0]], [1.5, -1.5], task="regression")
+
+    def b(t, ratio):
+        w = jnp.array([(1.5 - 0.1 * ratio) / (1 + 0.1 * (1 - ratio))])
+        rows, zero = data._replace(y=data.y + t), jnp.array(0.0)
+        solution = jaxsvm.implicit.linear_solution
+        return solution(w, zero, rows, 0.1, losses.squared, "free", l1_ratio=ratio)[1]
+
+    for ratio in (0.0, 0.5):
+        assert float(jax.grad(lambda t, ratio=ratio: b(t, ratio))(0.0)) == pytest.approx(1.0)
+    x = np.c_[X[:, :2], np.zeros(N)]
+
+    def third(t, ratio):
+        moved = jnp.asarray(x).at[0, 2].add(t)
+        rows = jaxsvm.dataset(x, Y)._replace(x=moved)
+        solver = jaxsvm.proximal_newton(0.1, l1_ratio=ratio)
+        return jaxsvm.fit(solver, rows, KEY, steps=1, tol=1e-13).model.w[2]
+
+    slope = float(third(1e-5, 0.0) - third(-1e-5, 0.0)) / 2e-5
+    assert abs(slope) > 1e-3
+    traced = jax.grad(lambda t, ratio: third(t, ratio))
+    assert float(jax.jit(traced)(0.0, 0.0)) == pytest.approx(slope, rel=1e-4)
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("number", [1, 2])
 def test_float32_has_the_objective_and_the_support(number, system):
