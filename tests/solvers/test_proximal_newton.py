@@ -89,6 +89,7 @@ def three_sets():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_it_is_the_optimum_of_scipy_with_its_support(number, system, x64):
@@ -102,7 +103,13 @@ def test_it_is_the_optimum_of_scipy_with_its_support(number, system, x64):
     assert 0 < np.sum(v == 0) and run.converged and "proximal_newton" in run.status
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "smooth_hinge" else pytest.mark.long)
+        for name in LOSSES
+    ],
+)
 @pytest.mark.parametrize("ratio", [1.0, 0.3, 0.0])
 @pytest.mark.parametrize("bias", ["none", "feature"])
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -135,6 +142,7 @@ def test_the_squared_loss_is_the_elastic_net_of_scikit_learn(ratio, x64):
         np.testing.assert_allclose(run.model.w, expected.coef_, atol=1e-7)
 
 
+@pytest.mark.long
 def test_the_logistic_loss_is_that_of_liblinear(x64):
     C = 0.7
     expected = LogisticRegression(l1_ratio=1.0, C=C, solver="liblinear", tol=1e-12, max_iter=10**6)
@@ -162,6 +170,7 @@ def test_sparse_rows_and_dense_ones_have_one_optimum(x64):
     np.testing.assert_allclose(traced(data), expected.w, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_columns_that_depend_on_each_other(system, x64):
     """Indicators of four groups, each of sum 1, and the constant; and a column twice."""
@@ -217,6 +226,7 @@ def test_steps_that_find_no_descent_do_not_end_a_run(system, x64):
     np.testing.assert_allclose(far.update(start, data)[0].v, expected, rtol=1e-2)
 
 
+@pytest.mark.long
 def test_certificates_are_finite_at_any_lam():
     x, y = [[1.0, 0.3], [-1.0, 0.2], [2.0, -0.7]], [1, -1, 1]
     data, model = jaxsvm.dataset(x, y), jaxsvm.models.Linear(jnp.array([0.5, 0.1]), jnp.zeros(()))
@@ -250,6 +260,7 @@ def test_a_smooth_weight_that_is_0_has_its_derivative(x64):
     assert float(jax.jit(traced)(0.0, 0.0)) == pytest.approx(slope, rel=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("number", [1, 2])
 def test_float32_has_the_objective_and_the_support(number, system):
@@ -270,6 +281,7 @@ def test_float32_has_the_objective_and_the_support(number, system):
     assert float(bound.gap) <= 1e-4 * float(bound.primal)
 
 
+@pytest.mark.long
 @given(st.integers(0, 10**6), st.integers(2, 12), st.integers(1, 6), st.integers(-3, 3))
 @settings(max_examples=25, deadline=None)
 def test_the_gap_is_a_bound_at_any_point(seed, n, d, scale):
@@ -320,6 +332,7 @@ def test_derivatives_are_those_of_the_exact_solution(system, x64):
     assert float(second(0.03)) == pytest.approx(slope, rel=1e-4)
 
 
+@pytest.mark.long
 def test_weights_of_zero_have_no_derivatives_and_sparse_rows_have_the_same(x64):
     def weights(lam, x):
         return fit(jaxsvm.proximal_newton(lam, bias="feature"), x, tol=1e-13).model.w
@@ -331,6 +344,7 @@ def test_weights_of_zero_have_no_derivatives_and_sparse_rows_have_the_same(x64):
     np.testing.assert_allclose(sparse, dense, rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.long
 def test_many_at_once_and_one_after_the_other_are_equal(x64):
     lams = jnp.array([0.01, 0.05, 0.2])
     for system in SYSTEMS:
@@ -350,6 +364,7 @@ def test_a_path_goes_on_from_the_solution_before(x64):
     assert int(warm.steps) < int(cold.state.solver.steps)
 
 
+@pytest.mark.long
 def test_select_takes_lam_and_the_share():
     chosen = jaxsvm.select(
         lambda lam, ratio: jaxsvm.proximal_newton(lam, l1_ratio=ratio, bias="feature"),
@@ -415,6 +430,7 @@ def test_linear_svc_is_that_of_liblinear(C, sparse):
     assert ours.solver_ == "proximal_newton" and ours.score(x, y) > 0.9
 
 
+@pytest.mark.long
 def test_linear_svc_with_weights_classes_and_a_scaled_intercept():
     x, y = load_iris(return_X_y=True)
     weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
