@@ -53,7 +53,7 @@ LEAST = 64  # columns without weight that a working set takes at least
 TRIALS = 20  # halvings of a step
 STEEPNESS = 0.01  # share of the slope by which a step makes the objective fall
 SHORT = 0.1  # steps up to this length raise the damping of the model, at least to the next number
-LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e6  # shares of curvatures and derivatives
+LEAST_DAMPING = 1e-3  # share of curvatures and derivatives
 STUCK = 3  # steps without a gain, after which a run ends
 GAIN = 0.9  # a smaller share of the residual is a gain, as a decrease above rounding is
 
@@ -368,7 +368,6 @@ def _minimise(objective: Objective, v: Array, tol: Array, rounds: Array) -> Sear
         after = objective.at(jnp.where(is_found, point.v + t * change, point.v))
         gains = point.value - after.value > rounding / 8 * point.value
         gains = gains | (after.residual < GAIN * search.best)
-        gains = gains | (~is_found & (search.damping < MOST_DAMPING))
         more = jnp.maximum(10 * search.damping, LEAST_DAMPING)
         less = jnp.where(search.damping > LEAST_DAMPING, search.damping / 10, 0)
         damping = jnp.where(is_found & (t == 1), less, jnp.where(t > SHORT, search.damping, more))
