@@ -43,13 +43,7 @@ class Columns:
     def scores(self, v: Array) -> Array:
         """X v, (d,) -> (n,), from the columns with v_j != 0 alone."""
         _, add_column = row_loops(self.transposed)
-        order, size = listed(v != 0)
-
-        def add(k, total):
-            j = order[k]
-            return add_column(j, v[j], total, True)
-
-        return lax.fori_loop(0, size, add, jnp.zeros(self.shape[0], v.dtype))
+        return add_columns(add_column, *listed(v != 0), v, jnp.zeros(self.shape[0], v.dtype))
 
     def products(self, u: Array) -> Array:
         """X' u, (n,) -> (d,)."""
@@ -107,6 +101,11 @@ def _compact(x: SparseRows, root: Array, order: Array, number: Array) -> SparseR
     rows = jnp.arange(size, dtype=jnp.int32)
     shaped = lambda a: a[: x.value.size].reshape(shape)
     return SparseRows(shaped(index), shaped(value), length, x.columns, rows, offset)
+
+
+def add_columns(add_column: Callable, order: Array, number: Array, v: Array, t: Array) -> Array:
+    """t + sum_j v_j x_j over the first `number` of `order`, (n,)."""
+    return lax.fori_loop(0, number, lambda k, t: add_column(order[k], v[order[k]], t, True), t)
 
 
 def listed(mask: Array) -> tuple[Array, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ from ...recipe import (
 from ...risks import couples_rows, is_smooth
 from ...samplers import whole
 from ...types import Array, Hooks, Info, Loss, Solver, SparseRows
-from .columns import Columns, by_columns, layout_of, listed
+from .columns import Columns, add_columns, by_columns, layout_of, listed
 
 TOL = 1e-4  # default relative duality gap
 MOST_ROUNDS = 1000
@@ -291,9 +292,7 @@ def _solve_by_columns(objective: Objective, point: Point, damping: Array) -> tup
         is_in = v != 0
         support, many = listed(is_in)
 
-        def scores(p, t):
-            add = lambda k, t: add_column(support[k], p[support[k]], t, True)
-            return lax.fori_loop(0, many, add, t)
+        scores = functools.partial(add_columns, add_column, support, many)
 
         def products(t):
             put = lambda k, out: out.at[support[k]].set(dot_column(support[k], t))
@@ -438,7 +437,7 @@ def proximal_newton(
     Differs from the papers: X'SX or a working set of columns, and the steps on the support, take
         the place of the one-dimensional Newton steps of LIBLINEAR. The gap decides when to stop.
 
-    Example: two equal columns of opposite sign; the third one is noise
+    Example: the second column is noise
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0, 0.1], [-1.0, 0.1], [2.0, -0.1]], [1, -1, 1])
         >>> result = jaxsvm.fit(proximal_newton(0.1), data, jax.random.key(0), steps=1)
@@ -480,12 +479,12 @@ def proximal_newton(
             x = x.toarray() if isinstance(x, SparseRows) else x
         numbers = cast((lam, l1_ratio, tol, rounds, as_static(loss)), dtype)
         arrays = jax.tree.map(lax.stop_gradient, (numbers, x, batch.y.astype(dtype), state))
-        before, search = map_on_cpu(_run_of(constant))(*arrays)
+        risk, value, search = map_on_cpu(functools.partial(_run, constant))(*arrays)
         last = search.point
         info = Info(
-            loss=before.risk,
+            loss=risk,
             residual=last.residual,
-            progress=(before.value - last.value)[None],
+            progress=(value - last.value)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=jnp.sum(last.v != 0, dtype=jnp.int32),
             evals=search.passes.astype(dtype) * batch.y.shape[0],
@@ -512,26 +511,15 @@ def proximal_newton(
     )
 
 
-class Before(NamedTuple):
-    """The risk and the objective where an update begins."""
-
-    risk: Array
-    value: Array
-
-
-def _run_of(constant: bool) -> Callable:
-    """The run of an update, a function of arrays."""
-
-    def run(numbers: tuple, x: Any, y: Array, state: ProximalNewtonState) -> tuple[Before, Search]:
-        lam, l1_ratio, tol, rounds, static_loss = numbers
-        share = state.weight / pairwise_sum(state.weight)
-        design = x if isinstance(x, Columns) else Rows(x.astype(state.v.dtype), constant)
-        loss = unwrap_static(static_loss)
-        l1, l2 = lam * l1_ratio, lam * (1 - l1_ratio)
-        objective = Objective(design, y, share, l1, l2, loss)
-        value = objective.risk(design.scores(state.v))
-        most = jnp.clip(jnp.asarray(rounds), 1, MOST_ROUNDS).astype(jnp.int32)
-        before = Before(value, value + objective.penalty(state.v))
-        return before, _minimise(objective, state.v, tol, most)
-
-    return run
+def _run(
+    constant: bool, numbers: tuple, x: Any, y: Array, state: ProximalNewtonState
+) -> tuple[Array, Array, Search]:
+    """The run of an update; with the risk and the objective before it."""
+    lam, l1_ratio, tol, rounds, static_loss = numbers
+    share = state.weight / pairwise_sum(state.weight)
+    design = x if isinstance(x, Columns) else Rows(x.astype(state.v.dtype), constant)
+    l1, l2 = lam * l1_ratio, lam * (1 - l1_ratio)
+    objective = Objective(design, y, share, l1, l2, unwrap_static(static_loss))
+    risk = objective.risk(design.scores(state.v))
+    most = jnp.clip(jnp.asarray(rounds), 1, MOST_ROUNDS).astype(jnp.int32)
+    return risk, risk + objective.penalty(state.v), _minimise(objective, state.v, tol, most)
