@@ -53,7 +53,6 @@ from .numerics import (
     cholesky,
     count,
     dot,
-    is_traced,
     preconditioner,
     solve_normal,
     symmetric,
@@ -534,7 +533,7 @@ def linear_solution(
     w = jnp.asarray(w)
     chex.assert_shape(w, (data.x.shape[1],))
     chex.assert_shape([data.y, data.weight], (data.x.shape[0],))
-    has_zeros = is_traced(l1_ratio) or float(l1_ratio) > 0
+    has_zeros = isinstance(l1_ratio, jax.core.Tracer) or float(l1_ratio) > 0
     numbers = cast((data.y, data.weight, lam, l1_ratio, as_static(loss), b), w.dtype)
     y, weight, lam, l1_ratio, static_loss, b = numbers
     data = data._replace(x=jax.tree.map(jnp.asarray, data.x), y=y, weight=weight)

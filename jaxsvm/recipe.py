@@ -41,6 +41,7 @@ from .checks import (
     x64_enabled,
 )
 from .closures import open_closures
+from .flags import despite_flags
 from .types import (
     Batch,
     Certificate,
@@ -681,6 +682,7 @@ def _loss_values_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
 def with_own_buffers(init: Callable) -> Callable:
     """The `init` of a solver, whose states may be donated: see `own_buffers`."""
 
+    @despite_flags
     @functools.wraps(init)
     def own(key: Any, data: Any) -> Any:
         return own_buffers(init(key, data), (key, data))

@@ -14,13 +14,13 @@ import numpy as np
 
 from ..checks import shown
 from ..files import DeferredInterrupt
+from ..flags import despite_flags, flag
 from ..models import classes_of
 from ..numerics import (
     CentredRows,
     accum_dtype,
     in_mesh_of,
     is_traced,
-    moves_numbers,
 )
 from ..recipe import (
     Recipe,
@@ -121,6 +121,9 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         )
     argument = _argument_of(solver, batch)
     try:
+        if flag("debug_infs"):
+            with jax.debug_infs(False):
+                return _checked_update(argument, state, batch)
         return _checked_update(argument, state, batch)
     except Exception as error:
         check_batch("batch", batch)
@@ -161,7 +164,7 @@ def _argument_of(solver: Any, batch: Batch) -> Any:
     return argument
 
 
-@moves_numbers
+@despite_flags
 def _on_device(solver: Any, dtype: Any) -> Any:
     """A checked solver as an argument, whose numbers are on the device before the first call."""
     check_solver(solver)  # outside of the program, in which its numbers have no values
@@ -178,7 +181,7 @@ def _steps_of(steps: Any, passes: Any, n: int, b: int) -> int | None:
     return math.ceil(float(passes) * n / b)
 
 
-@moves_numbers
+@despite_flags
 @in_mesh_of("data")
 def fit(
     solver: Solver,

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..checks import as_number, integer
+from ..flags import despite_flags
 from ..models import classes_of
-from ..numerics import is_traced, moves_numbers
+from ..numerics import is_traced
 from ..recipe import check_positive, fields_of, sharing_of
 from ..types import Array, Batch
 from .checks import check_limit, whole_number
@@ -45,7 +46,7 @@ from .threads import Limits, Progress, processors
 from .vmapped_fits import refit_fitted, run_fitted
 
 
-@moves_numbers
+@despite_flags
 def select(
     maker: Callable,
     data: Batch,

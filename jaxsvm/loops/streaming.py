@@ -18,8 +18,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ..checks import x64_enabled
 from ..data.sharding import shard
 from ..files import DeferredInterrupt, check_field
+from ..flags import despite_flags
 from ..models import classes_of
-from ..numerics import accum_dtype, depends_on, moves_numbers
+from ..numerics import accum_dtype, depends_on
 from ..recipe import check_choice, fields_of, register, unwrap_static
 from ..samplers import uniform
 from ..types import (
@@ -92,7 +93,7 @@ class StreamState(NamedTuple):
         check_field("done", self.done, "truth", ())
 
 
-@moves_numbers
+@despite_flags
 def stream(
     solver: Solver,
     chunks: Iterable,

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from ..flags import with_flags_of_caller
 from .progress import Bar
 
 
@@ -85,6 +86,7 @@ def run_jobs(work: Callable, jobs: list, threads: int, limits: Limits) -> list:
     """
     pool = concurrent.futures.ThreadPoolExecutor(max(1, threads))
 
+    @with_flags_of_caller
     def run_job(job: Any) -> Any:
         try:
             return None if limits.stopped else work(job)

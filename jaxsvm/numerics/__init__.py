@@ -67,7 +67,6 @@ from .reductions import two_sum as two_sum
 from .sharding import in_mesh_of as in_mesh_of
 from .sharding import map_shards as map_shards
 from .sharding import mesh_of as mesh_of
-from .sharding import moves_numbers as moves_numbers
 from .sharding import on_one_device as on_one_device
 from .sharding import shards as shards
 from .sharding import split_rows as split_rows

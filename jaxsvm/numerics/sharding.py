@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import jax
-import numpy as np
 from jax.sharding import (
     AbstractMesh,
     AxisType,
@@ -122,24 +121,3 @@ def in_mesh_of(name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
         return call
 
     return decorate
-
-
-def moves_numbers(fn: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A decorator: numbers may move to the device in a call, whatever `jax.transfer_guard` says.
-
-    That guard is for rows: it holds where a matrix on the host is among the arguments.
-    """
-
-    @functools.wraps(fn)
-    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        level = getattr(jax.config, "jax_transfer_guard_host_to_device", None)
-        if level in (None, "allow") or any(map(_is_matrix, jax.tree.leaves((args, kwargs)))):
-            return fn(*args, **kwargs)
-        with jax.transfer_guard("allow"):
-            return fn(*args, **kwargs)
-
-    return call
-
-
-def _is_matrix(a: Any) -> bool:
-    return isinstance(a, np.ndarray) and a.ndim > 1

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checks import as_number, integer, own_values, shown
+from ..flags import despite_flags
 from ..kernels import matvec
 from ..losses import hinge
 from ..models import Expansion, Linear
@@ -19,7 +20,6 @@ from ..numerics import (
     gather,
     golden_section,
     is_traced,
-    moves_numbers,
     rounding_of_sums,
     scatter_set,
     sqnorms,
@@ -40,7 +40,7 @@ from .evaluate import (
 )
 
 
-@moves_numbers
+@despite_flags
 def certificate(
     model: Model,
     data: Batch,
@@ -113,7 +113,7 @@ def certificate(
             "passes of dual ascent need bias 'none' or 'feature': the dual of a free bias has an "
             "equality constraint"
         )
-    if is_traced(l1_ratio) or l1_ratio != 0:
+    if isinstance(l1_ratio, jax.core.Tracer) or l1_ratio != 0:
         check_share(l1_ratio)
         if not isinstance(inner, Linear) or bias == "free" or passes:
             raise ValueError(
@@ -335,7 +335,7 @@ def _check_labels(loss: Loss, data: Batch) -> None:
         )
 
 
-@moves_numbers
+@despite_flags
 def kkt_residual(
     model: Expansion, data: Batch, lam: float, loss: Loss = hinge, *, bias: str | None = None
 ) -> Array:

@@ -641,6 +641,15 @@ def test_certificate_under_jit_and_vmap():
         )
 
 
+def test_options_of_a_certificate_in_a_trace():
+    """A known l1_ratio of 0 is that in a trace, too: a free bias and sweeps are allowed."""
+    data, model = dataset(), Linear(jnp.asarray([0.5, -0.8]), jnp.zeros(()))
+    for options in ({"bias": "free"}, {"passes": 3}, {"bias": "feature"}):
+        want = jaxsvm.certificate(model, data, 0.3, **options).gap
+        found = jax.jit(lambda m, options=options: jaxsvm.certificate(m, data, 0.3, **options))
+        np.testing.assert_allclose(found(model).gap, want, rtol=1e-5)
+
+
 @pytest.mark.long
 def test_certificate_under_jit_with_x64_on(x64):
     """The dtype at hand is that of the model and the rows, not the default: float32 rows in a
