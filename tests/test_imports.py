@@ -17,7 +17,7 @@ ROOT = pathlib.Path(jaxsvm.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
-    ("names", "files", "types", "checks", "printing", "closures", "recipe", "numerics"),
+    ("names", "files", "types", "checks", "printing", "closures", "flags", "recipe", "numerics"),
     (
         "losses",
         "risks",
