@@ -54,7 +54,7 @@ class SparseRows:
     @property
     def shape(self) -> tuple[int, ...]:
         """(n, d)."""
-        return (*(self.value.shape[:-1] if self.rows is None else self.rows.shape), self.columns)
+        return (*(self.length if self.rows is None else self.rows).shape, self.columns)
 
     @property
     def ndim(self) -> int:
@@ -75,27 +75,30 @@ class SparseRows:
         )
 
     def __getitem__(self, rows: Any) -> SparseRows:
-        copy = self.materialize()
         if isinstance(rows, tuple):
             raise IndexError(
                 "sparse rows are taken by row only; for columns make them dense, x.toarray()"
             )
-        return SparseRows(copy.index[rows], copy.value[rows], copy.length[rows], self.columns)
+        if self.rows is None and self.offsets is None:
+            return SparseRows(self.index[rows], self.value[rows], self.length[rows], self.columns)
+        every = jnp.arange(len(self.length)) if self.rows is None else self.rows
+        return dataclasses.replace(self, rows=every[rows]).materialize()
 
     def materialize(self) -> SparseRows:
         """The selected rows, copied and without packing."""
         if self.rows is None and self.offsets is None:
             return self
-        rows = jnp.arange(self.value.shape[0]) if self.rows is None else self.rows
+        rows = jnp.arange(len(self.length)) if self.rows is None else self.rows
         gather = lambda a, i: a.at[i].get(mode="promise_in_bounds")
         length = gather(self.length, rows)
         if self.offsets is None:
             return SparseRows(
                 gather(self.index, rows), gather(self.value, rows), length, self.columns
             )
-        column = jnp.arange(self.value.shape[1], dtype=jnp.int32)[None, :]
+        shape = *length.shape, self.value.shape[1]
+        column = lax.broadcasted_iota(jnp.int32, shape, length.ndim)
         place = jnp.where(
-            column < length[:, None], gather(self.offsets, rows)[:, None] + column, -1
+            column < length[..., None], gather(self.offsets, rows)[..., None] + column, -1
         )
         unpack = lambda a: (
             a.reshape(-1).at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)
@@ -149,11 +152,12 @@ class SparseRows:
         if len(shape) < 2:
             raise ValueError(f"value must have a row for each example, got shape {shape}")
         check_field("index", self.index, "whole", shape, least=0, most=max(self.columns - 1, 0))
-        check_field("length", self.length, "whole", shape[:-1], least=0, most=shape[-1])
+        n = shape[:-1] if self.offsets is None else jnp.shape(self.length)
+        check_field("length", self.length, "whole", n, least=0, most=shape[-1])
         if self.rows is not None:
-            check_field("rows", self.rows, "whole", least=0, most=shape[0] - 1)
+            check_field("rows", self.rows, "whole", least=0, most=n[0] - 1)
         if self.offsets is not None:
-            check_field("offsets", self.offsets, "whole", shape[:-1], least=0)
+            check_field("offsets", self.offsets, "whole", n, least=0)
             lanes = -(-own_values(self.length).astype(np.int64) // LANE_WIDTH)
             if (own_values(self.offsets) + LANE_WIDTH * lanes > np.prod(shape)).any():
                 raise ValueError("offsets and length name numbers behind the last one")

@@ -11,13 +11,13 @@ import numpy as np
 
 from ..checks import check_rows, jax_dtype, refuse_masked, x64_enabled
 from ..models import Classes
-from ..numerics import pad_rows
+from ..numerics import pack_lists, pad_rows
 from ..ranking import check_grades
 from ..recipe import check_choice
 from ..types import Batch
 from .class_numbers import encode
 from .fold_numbers import group_numbers
-from .from_scipy import csr, is_sparse, stored_range
+from .from_scipy import csr, is_even, is_mostly_zeros, is_sparse, sparsify, stored_range
 from .traced_rows import is_traced_array, traced_batch
 
 
@@ -29,6 +29,7 @@ def dataset(
     query: Any = None,
     task: str | None = None,
     classes: Any = None,
+    sparse: bool | str = False,
 ) -> Batch:
     """A data set of rows, targets and weights, which are checked on the host.
 
@@ -53,6 +54,8 @@ def dataset(
             "multiclass" for strings of more than two names, else "binary".
         classes: the names of the classes in order, as `train.classes.names`: for rows of a test
             set, in which some may be missing. None: those in y, sorted.
+        sparse: True: a dense x becomes sparse; "auto": it does so where linear solvers are faster
+            on sparse rows, with more than 64 columns and less than a tenth of the numbers nonzero.
 
     Raises:
         ValueError: shapes or dtypes that do not match, numbers of three or more values as labels, a
@@ -74,12 +77,32 @@ def dataset(
     """
     if task is not None:
         check_choice("task", task, ("binary", "multiclass", "regression", "ranking"))
+    check_choice("sparse", sparse, (False, True, "auto"))
+    if sparse and not is_sparse(x) and not is_traced_array(x):
+        x = numbers("x", x)
+        x = sparsify(x) if x.ndim == 2 and (sparse is True or is_mostly_zeros(x)) else x
+    return checked_batch(x, y, weight, query=query, task=task, classes=classes)
+
+
+def checked_batch(
+    x: Any,
+    y: Any,
+    weight: Any,
+    *,
+    query: Any = None,
+    task: str | None = None,
+    classes: Any = None,
+    packed: bool = False,
+) -> Batch:
+    """As `dataset`; with `packed` x is a matrix as of `csr`, which is packed and not padded."""
     task = task if task or query is None else "ranking"
     if is_traced_array(x, y, weight, query):
         return _of_traced(x, y, weight, query, task, classes)
     y, names, task = _numbered(y, classes, task)
     sparse = is_sparse(x)
-    x, y = csr(x) if sparse else numbers("x", x), numbers("y", y)
+    y = numbers("y", y)
+    if not packed:
+        x = csr(x) if sparse else numbers("x", x)
     weight = weight if weight is None else numbers("weight", weight)
     check_rows(x, y=y, weight=weight)
     weight = np.ones(len(y)) if weight is None else weight
@@ -102,15 +125,19 @@ def dataset(
         _rounded_grades(y, cast_weight, groups, dtype)
     if task == "regression":
         check_target_digits(y[cast_weight > 0], dtype)
-    columns, low, high = _range(x)
-    _scales(high - low, sparse)
-    _squares(columns, high - low, dtype)
-    _digits(x, columns, low, high, dtype)
-    if sparse:
-        _far(columns, low, high)
+    if not (sparse and is_even(x)):
+        columns, low, high = _range(x)
+        _scales(high - low, sparse)
+        _squares(columns, high - low, dtype)
+        _digits(x, columns, low, high, dtype)
+        if sparse:
+            _far(columns, low, high)
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
     # put on the device as they are: no program is compiled
-    x = pad_rows(x) if sparse else jax.device_put(np.array(x, jax_dtype(x.dtype)))
+    if packed:
+        x = pack_lists(x.indices, x.data, np.diff(x.indptr), int(x.shape[1]))
+    else:
+        x = pad_rows(x) if sparse else jax.device_put(np.array(x, jax_dtype(x.dtype)))
     index = np.arange(x.shape[0], dtype=np.int32)
     y, weight = y.astype(np.float64).astype(dtype), weight.astype(np.float64).astype(dtype)
     y, index, weight, groups = jax.device_put((y, index, weight, groups))

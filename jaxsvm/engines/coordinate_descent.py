@@ -11,8 +11,9 @@ from jax import lax
 from ..numerics import row_loops
 from ..types import Array
 
-FIRST_LOOK = 8.0  # visits of each row before the first look; then half as many again, with it
-RENEWAL = 2.0  # visits of each row after which all are listed again
+SHARE = 0.03  # of the largest violation of all rows, down to which listed rows are solved
+RENEWAL = 10.0  # visits of each row after which all are listed again in any case
+FIRST_LOOK, LATEST_LOOK = 3.0, 16.0  # violation over sqrt(tol), and visits, at the first look
 SHORTEST = 1 / 64  # visits of each row that a pass counts at least: float32 adds them up exactly
 # more than any number of rows, so that a stride modulo the size of a list has no common divisor
 # with it: 32 primes between 2^30 and 2^31
@@ -42,6 +43,9 @@ class Problem(Protocol):
     def maximiser(self, i: Array, coef: Array, score: Array) -> Array:
         """The coefficients of row i of the largest dual, the others fixed."""
 
+    def weights(self, coef: Array) -> tuple[Array, Array]:
+        """The weights w, b of the coefficients."""
+
     def gap(self, coef: Array) -> tuple[Array, Array, Array, Array]:
         """The weights w, b of the coefficients, the sum of losses and the relative duality gap."""
 
@@ -55,58 +59,75 @@ class Search(NamedTuple):
     order: Array  # (n + 1,) int32, the listed rows come first
     size: Array  # () int32, how many they are
     violation: Array  # () largest violation of the last pass; inf: no row leaves
-    goal: Array  # () violation at which listed rows are solved
+    goal: Array  # () violation at which listed rows are solved; of the last pass over all rows
     loss: Array  # () sum of losses at the last look
     residual: Array  # () at the last look
     passes: Array  # () int32
     visits: Array  # () of each row: of listed ones, and two for a look at the gap
-    look: Array  # () visits after which the gap is computed
+    look: Array  # () violation of all rows at which the gap is computed
+    latest: Array  # () visits after which it is, in any case
     renewal: Array  # () visits after which all rows are listed again
-    is_stuck: Array  # () bool, no coefficient moved in a pass over all rows
+    is_stuck: Array  # () bool, rounding leaves nothing to gain
 
 
 def descend(problem: Problem, coef: Array, tol: Array, rounds: Array) -> Search:
-    """Passes until the gap is at most `tol`."""
+    """Passes until the gap is at most `tol`.
+
+    The gap is about proportional to the largest violation. So the next look is where the violation
+    would be small enough.
+    """
     n, dtype = coef.shape[0], coef.dtype
     everything, zero = jnp.arange(n + 1, dtype=jnp.int32), jnp.zeros((), jnp.int32)
     infinite, all_rows = jnp.full((), jnp.inf, dtype), jnp.full((), n, jnp.int32)
-    most = rounds.astype(dtype)
+    most, rounding = rounds.astype(dtype), float(jnp.finfo(dtype).eps) ** 0.5
 
     def should_continue(at):
         return (at.residual > tol) & (at.visits < most) & ~at.is_stuck
 
     def step(at):
         new, kept, number, moved = _pass(problem, at)
-        is_solved, is_whole = new.violation <= at.goal, at.size == n
+        is_whole, violation = at.size == n, new.violation
+        goal = jnp.where(is_whole, SHARE * violation, at.goal)
         visits = at.visits + jnp.maximum(at.size.astype(dtype) / n, SHORTEST)
-        looks = is_whole & (is_solved | ~moved) | (visits >= jnp.minimum(at.look, most))
-        w, b, loss, residual = lax.cond(
-            looks, problem.gap, lambda coef: (new.w, new.b, at.loss, at.residual), new.coef
+        looks = is_whole & ((violation <= at.look) | ~moved | (visits >= at.latest))
+        looks |= visits >= most
+        begins_anew = looks | (violation <= goal) | (number == 0) | (visits >= at.renewal)
+        # updates leave rounding errors in w, which is summed up anew
+        w, b, loss, residual = lax.switch(
+            jnp.where(looks, 2, begins_anew.astype(jnp.int32)),
+            (
+                lambda coef: (new.w, new.b, at.loss, at.residual),
+                lambda coef: (*problem.weights(coef), at.loss, at.residual),
+                problem.gap,
+            ),
+            new.coef,
         )
-        begins_anew = looks | is_solved | (number == 0) | (visits >= at.renewal)
         spent = visits + jnp.where(looks, 2.0, 0.0)
+        share = jnp.clip(tol / residual, 0.02, 0.5)
+        no_gain = looks & (goal < SHARE * rounding) & (residual > 0.9 * at.residual)
         return Search(
             coef=new.coef,
             w=w,
             b=b,
             order=jnp.where(begins_anew, everything, kept),
             size=jnp.where(begins_anew, all_rows, number),
-            violation=jnp.where(new.violation > 0, new.violation, infinite),
-            goal=jnp.where(is_solved & is_whole, at.goal * 0.3, at.goal),
+            violation=jnp.where(begins_anew | ~(violation > 0), infinite, violation),
+            goal=goal,
             loss=loss,
             residual=residual,
             passes=at.passes + 1,
             visits=spent,
-            look=jnp.where(looks, 1.5 * spent, at.look),
+            look=jnp.where(looks, share * goal / SHARE, at.look),
+            latest=jnp.where(looks, 2 * spent, at.latest),
             renewal=jnp.where(begins_anew, spent + RENEWAL, at.renewal),
-            is_stuck=is_whole & ~moved,
+            is_stuck=is_whole & ~moved | no_gain,
         )
 
     after = lambda visits: jnp.full((), visits, dtype)
     w, b, loss, residual = problem.gap(coef)
     begin = Search(
-        coef, w, b, everything, all_rows, infinite, jnp.full((), 0.1, dtype), loss, residual,
-        zero, after(0.0), after(FIRST_LOOK), after(RENEWAL), jnp.zeros((), bool),
+        coef, w, b, everything, all_rows, infinite, infinite, loss, residual, zero, after(0.0),
+        FIRST_LOOK * jnp.sqrt(tol), after(LATEST_LOOK), after(RENEWAL), jnp.zeros((), bool),
     )  # fmt: skip
     return lax.while_loop(should_continue, step, begin)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -19,9 +20,10 @@ from ..checks import x64_enabled
 from ..data.from_arrays import caller_stacklevel, check_digits
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
+from ..loops.fitting import fit_once
 from ..models import Classifier, Expansion, Linear, support_index
 from ..recipe import check_positive, fields_of
-from ..types import Fit, RunState, Sampler, Solver
+from ..types import Fit, Hooks, RunState, Sampler, Solver
 from ..wrappers import OneVsOne
 from .compact import add_to_intercept, compact, inner_of, on_rows
 from .parameters import divides_rows, is_matrix, may_widen, takes_matrix
@@ -31,7 +33,9 @@ from .preprocess import (
     batch,
     bucket_size,
     copies_in,
+    drop_absent,
     equal_trees,
+    is_sparse,
     make_seed,
     merge_duplicates,
     on_cpu,
@@ -204,13 +208,22 @@ class BaseSVM(BaseEstimator):
         `factors`, (n,) or a number, are the class weights. At least `least` rows result.
         """
         x = to_train_dtype(x, weight)
-        rows, copies, group = merge_duplicates(x, key, weight)
+        merge = merge_duplicates if self._merges(x) else drop_absent
+        rows, copies, group = merge(x, key, weight)
         padding = bucket_size(max(len(rows), least)) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
         copies = np.concatenate([copies, np.zeros(padding)])
         x = x[index][:, index] if self._columns == "rows" else x[index]
         total = copies * np.broadcast_to(factors, len(key))[index]
         return MergedRows(x, index, copies, total, len(rows), group)
+
+    def _reads_packed(self, solver: Any) -> bool:
+        """Whether the solver lays sparse rows out by packing them."""
+        return False
+
+    def _merges(self, x: Any) -> bool:
+        """Whether equal rows become one."""
+        return True
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """What rows with checked targets and weights are trained on."""
@@ -249,7 +262,10 @@ class BaseSVM(BaseEstimator):
         columns = pad_columns(rows.x) if self._columns == "padded" else rows.x
         query = None if targets.query is None else targets.query[index]
         any_unit = divides_rows(spec.solver)
-        data = batch(columns, targets.value[index], rows.weight, query, any_unit=any_unit)
+        packed = is_sparse(columns) and self._reads_packed(targets.solver_of(spec.solver))
+        data = batch(
+            columns, targets.value[index], rows.weight, query, any_unit=any_unit, packed=packed
+        )
         key = self._next_key(state is None)
         while True:
             solver = targets.solver_of(spec.solver)
@@ -262,9 +278,12 @@ class BaseSVM(BaseEstimator):
                 step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
                 start = RunState(state, sampler.init(key, data), step, done)
             progress = self.progress or bool(getattr(self, "verbose", False))
-            run = run_solver(
-                solver, data, key, state=start, sampler=sampler, progress=progress, **plan
-            )
+            one = start is None and not progress and is_one_update(spec, fields)
+            run = fit_once(solver, data, key, plan["tol"]) if one else None
+            if run is None or (plan["steps"] > 1 and not run.state.done):
+                run = run_solver(
+                    solver, data, key, state=start, sampler=sampler, progress=progress, **plan
+                )
             if spec.instead is None or run.converged:
                 break
             spec = spec.instead
@@ -305,9 +324,7 @@ class BaseSVM(BaseEstimator):
         self._seed, self._calls = (
             (make_seed(self.random_state), 0) if first else (self._seed, self._calls + 1)
         )
-        # the bits of jax.random.key(seed), put on the device as they are: no program is compiled
-        bits = jax.device_put(np.array([0, self._seed], np.uint32))
-        key = jax.random.wrap_key_data(bits, impl="threefry2x32")  # whatever the default of JAX
+        key = key_of(self._seed)
         return jax.random.fold_in(key, self._calls) if self._calls else key
 
     def _scores(self, X: Any) -> np.ndarray:
@@ -416,6 +433,19 @@ def warn_unless_accepted(run: Fit, spec: Spec, tol: float | None) -> None:
 def steps_of_state(run: Fit) -> int:
     """The steps that the state of a linear solver counts; of several classes the most."""
     return int(np.max(run.state.solver.steps))
+
+
+@functools.lru_cache(maxsize=16)
+def key_of(seed: int) -> jax.Array:
+    """`jax.random.key(seed)`, by its bits: no program is compiled, whatever the default of JAX."""
+    bits = jax.device_put(np.array([0, seed], np.uint32))
+    return jax.random.wrap_key_data(bits, impl="threefry2x32")
+
+
+def is_one_update(spec: Spec, solver: Solver) -> bool:
+    """Whether a run is one update on all rows as a rule, and the rows are not mapped before."""
+    own = spec.sampler is None and solver.hooks.prepare is Hooks().prepare
+    return own and solver.needs_all_rows and solver.hooks.tol is not None and spec.steps is not None
 
 
 def plan_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.linear_model._base import SparseCoefMixin
@@ -12,10 +13,12 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import samplers
+from ..data.from_scipy import is_mostly_zeros, sparsify
 from ..loops.checks import whole_number
+from ..loops.xla_flags import loops_are_slow
 from ..machines import NAMES, ROUNDS, fastest_linear, linear_solver, system_for_grid
-from ..recipe import check_choice, check_positive
-from ..types import Loss
+from ..recipe import check_choice, check_positive, fields_of
+from ..types import Hooks, Loss
 from .base import BaseSVM, MergedRows, Spec, Targets, steps_of_state
 from .compact import inner_of
 from .preprocess import FLOATS, is_sparse, on_cpu
@@ -31,6 +34,7 @@ SHARES = {
     "crammer_singer": 0.5,
     "sdca": 0.5,
 }
+MANY_ENTRIES = 2**15  # of sparse rows, from which on equal rows stay apart
 TRIAL = 150  # steps of augmented_lagrangian after which interior_point begins anew
 
 
@@ -58,9 +62,10 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         if by_shape:
             name = fastest_linear(loss, x.shape[0], x.shape[1], not is_sparse(x))
             is_tried = name == "augmented_lagrangian" and not numbers
-            # interior_point is the safer choice; sdca with active_rows does not need JAX 0.12
-            others = {"augmented_lagrangian": "interior_point", "dual_descent": "sdca"}
-            name = others.get(name, name)
+            if name == "dual_descent" and loops_are_slow():
+                name = "sdca" if loss.curvature is None else "newton"
+            # interior_point is the safer choice
+            name = "interior_point" if name == "augmented_lagrangian" else name
         spec = self._spec_by(name, x, loss, numbers)
         if not is_tried:
             return spec
@@ -120,8 +125,17 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         """As `BaseSVM._merged`, with a constant column for an intercept that is of no solver."""
         if self.fit_intercept:
             check_positive(intercept_scaling=self.intercept_scaling)
+        x = sparsify(x) if not is_sparse(x) and is_mostly_zeros(x) else x
         x = append_column(x, self.intercept_scaling) if self._has_column() else x
         return super()._merged(x, *args, **more)
+
+    def _reads_packed(self, solver: Any) -> bool:
+        lays_out = fields_of(solver).hooks.layout is not Hooks().layout
+        return lays_out and jax.default_backend() == "cpu"
+
+    def _merges(self, x: Any) -> bool:
+        """Dual coordinates of heavy rows, visited once in a pass, need three times the passes."""
+        return not (is_sparse(x) and x.nnz > MANY_ENTRIES)
 
     def _without_column(self, model: Any) -> Any:
         """The model with the weight of the last column as its intercept."""

@@ -13,10 +13,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..checks import x64_enabled
-from ..data import dataset
-from ..data.from_arrays import check_finite
+from ..data.from_arrays import check_finite, checked_batch
 from ..models import decision_values
-from ..types import Batch, SparseRows
+from ..types import Batch
 
 FLOATS = [np.float64, np.float32]
 SIZES = (256, 4096)  # rows of the programs that predict
@@ -48,7 +47,10 @@ def to_train_dtype(x: Any, weight: np.ndarray | None = None) -> Any:
         ValueError: a number of a row, of weight above 0, is too large for this dtype.
     """
     dtype = np.dtype(np.float64 if x64_enabled() and x.dtype == np.float64 else np.float32)
-    x = x.tocsr() if is_sparse(x) else x
+    x = x.tocsr(copy=True) if is_sparse(x) else x
+    if is_sparse(x):
+        x.sum_duplicates()
+        x.eliminate_zeros()
     try:
         with np.errstate(over="raise"):
             cast = x.astype(dtype)
@@ -106,9 +108,6 @@ def merge_duplicates(
     the merged row of each row, or -1.
     """
     positive = np.flatnonzero(weight > 0)
-    if is_sparse(x):
-        x.sum_duplicates()
-        x.eliminate_zeros()
     hashes = row_hashes(x)[positive]
     order = np.lexsort((y[positive], hashes))
     hashes, order = hashes[order], positive[order]
@@ -125,6 +124,15 @@ def merge_duplicates(
     group = np.full(len(weight), -1)
     group[order] = np.cumsum(is_first) - 1
     return order[starts], np.add.reduceat(weight[order], starts), group
+
+
+def drop_absent(
+    x: Any, y: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of positive weight as they are, in the form of `merge_duplicates`."""
+    is_present = weight > 0
+    rows = np.flatnonzero(is_present)
+    return rows, weight[rows], np.where(is_present, np.cumsum(is_present) - 1, -1)
 
 
 def copies_in(weight: np.ndarray) -> int:
@@ -147,22 +155,23 @@ def batch(
     query: np.ndarray | None = None,
     *,
     any_unit: bool = False,
+    packed: bool = False,
 ) -> Batch:
-    """A checked data set whose sparse rows are padded to a width of `bucket_size`.
+    """A checked data set whose sparse rows are `packed`, or padded to a width of `bucket_size`.
 
     With `any_unit` the rows may be so small that squares of their numbers underflow.
     """
     with warnings.catch_warnings() if any_unit else contextlib.nullcontext():
         if any_unit:
             warnings.filterwarnings("ignore", ".*squares of such numbers underflow")
-        data = dataset(x, y, weight, query=query, task="regression")
-    if isinstance(data.x, SparseRows):
-        width = data.x.value.shape[1]
+        data = checked_batch(x, y, weight, query=query, task="regression", packed=packed)
+    if is_sparse(x) and not packed:
+        rows: Any = data.x
+        width = rows.value.shape[1]
         padding = ((0, 0), (0, bucket_size(width, 8) - width))
         pad = lambda a: jnp.pad(a, padding)
-        data = data._replace(
-            x=dataclasses.replace(data.x, index=pad(data.x.index), value=pad(data.x.value))
-        )
+        rows = dataclasses.replace(rows, index=pad(rows.index), value=pad(rows.value))
+        data = data._replace(x=rows)
     return data
 
 

@@ -43,6 +43,7 @@ from ..types import (
     Curve,
     Fit,
     Info,
+    Model,
     RunState,
     Sampler,
     Solver,
@@ -69,6 +70,8 @@ from .checks import (
     may_be_targets,
     whole_number,
 )
+from .compile_options import jit_by_size
+from .curve import add_info, curve_row, empty_sums
 from .feeds import choose_feed
 from .identity import origin_of, sealed
 from .loop import (
@@ -81,7 +84,7 @@ from .loop import (
     scan_chunks,
 )
 from .processes import mesh_has_all_processes
-from .programs import as_argument, conclude, init_run
+from .programs import as_argument, conclude, init_run, values_finite
 from .progress import Bar
 from .saving import Saver
 
@@ -349,6 +352,38 @@ def fit(
         run = run if traced else run._replace(solver=own_buffers(run.solver, (data, state)))
         result = Fit(model, sealed(run), curve, limit, finite, ended, classes)
         return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
+
+
+def fit_once(solver: Any, data: Batch, key: Array, tol: Any) -> Fit:
+    """`fit` by one update, for a solver whose update goes on until `tol` is met: a single program.
+
+    It is for the estimators. On small data the checks and three programs of `fit` take longer than
+    the run. Only the values of rows are checked; there is no bar, and the state has no origin.
+    """
+    fields, dtype = fields_of(solver), accum_dtype(data.x)
+    if fields.hooks.validate is not None:
+        fields.hooks.validate(data)
+    check_kernels(solver, data)
+    solver, tol = _with_tolerance(solver, fields, tol)
+    limit = cast(np.nan if tol is None else float(tol), dtype)
+    x = fields.hooks.layout(data).x
+    state, row, model, finite = _update_once(as_argument(solver, dtype), key, data, x)
+    row = jax.tree.map(lambda a: np.asarray(a)[None], row)
+    done: Any = row.residual[0] <= limit
+    run: Any = RunState(state, (), row.step[0], done)
+    ended: Any = np.int32(STEPS)
+    return Fit(model, run, row, limit, finite, ended)
+
+
+@jit_by_size()
+def _update_once(solver: Any, key: Array, data: Batch, x: Any) -> tuple[State, Curve, Model, Array]:
+    """The state, the row of the curve and the model of one update on the rows x of the data."""
+    solver = unwrap_static(solver)
+    laid_out = data._replace(x=x)
+    state, info = solver.update(solver.init(key, laid_out), laid_out)
+    row = curve_row(add_info(empty_sums(info), info), jnp.zeros((), jnp.int32), 1, None)
+    model = solver.model(state, data)
+    return state, row, model, values_finite(model, data, row.loss)
 
 
 class Call(NamedTuple):

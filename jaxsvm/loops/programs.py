@@ -143,16 +143,17 @@ def conclude(
     rows = rows._replace(y=rows.weight)
     model = solver.model(state, data)
     if packed_rows is None:
-        return model, _values_finite(*lax.stop_gradient((model, rows, loss)))
+        return model, values_finite(*lax.stop_gradient((model, rows, loss)))
     packed = rows._replace(x=packed_rows)
     packed_model = solver.model(state, None if data is None else data._replace(x=packed_rows))
-    return model, _values_finite(*lax.stop_gradient((packed_model, packed, loss)))
+    return model, values_finite(*lax.stop_gradient((packed_model, packed, loss)))
 
 
 CHECKED_ROWS = 64  # training rows at which the final decision values are checked
 
 
-def _values_finite(model: Model, rows: Batch, loss: Scalar) -> Array:
+def values_finite(model: Model, rows: Batch, loss: Scalar) -> Array:
+    """Whether the loss and the decision values at some rows of weight above 0 are finite, ()."""
     subset = _evenly_spread(rows, min(rows.weight.shape[0], CHECKED_ROWS))
     loss_finite = jnp.isfinite(loss)
     try:

@@ -11,6 +11,7 @@ import jax
 
 from ..numerics import jax_has_started
 
+NAME = "xla_cpu_small_while_loop_byte_threshold"
 NEEDED_BEFORE = (0, 12)  # from this version on XLA compiles small loops so by itself
 
 
@@ -40,7 +41,7 @@ def fast_loops(threshold: int = 1_000_000) -> None:
         return
     option, setting = (
         "--xla_backend_extra_options=",
-        f"xla_cpu_small_while_loop_byte_threshold={threshold}",
+        f"{NAME}={threshold}",
     )
     flags = os.environ.get("XLA_FLAGS", "").split()
     if any(
@@ -56,6 +57,11 @@ def fast_loops(threshold: int = 1_000_000) -> None:
     others = [flag for flag in flags if not flag.startswith(option)]
     options = [flag.removeprefix(option) for flag in flags if flag.startswith(option)]
     os.environ["XLA_FLAGS"] = " ".join([*others, option + ",".join([*options, setting])])
+
+
+def loops_are_slow() -> bool:
+    """Whether XLA does not compile a small CPU loop as one function."""
+    return flag_is_needed() and NAME not in os.environ.get("XLA_FLAGS", "")
 
 
 def flag_is_needed() -> bool:

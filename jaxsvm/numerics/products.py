@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -187,6 +188,8 @@ def above_rounding(distance: Array, total: Array, columns: int) -> Array:
 def sqnorms(x: Array | SparseRows) -> Array:
     """Squared norms of rows, (n, d) -> (n,)."""
     x = x.astype(accum_dtype(x))
+    if isinstance(x, SparseRows) and x.rows is not None and x.offsets is not None:
+        return dot(dataclasses.replace(x, value=x.value**2), jnp.ones(x.columns, x.dtype))
     x = x.materialize().value if isinstance(x, SparseRows) else x
     if isinstance(x, np.ndarray):  # on the host, where nothing is compiled
         return np.einsum("nd,nd->n", x, x)

@@ -50,14 +50,14 @@ def primal(w, bias, x=X, y=Y, C=C, weight=1.0):
     return w @ w / 2 + C * np.sum(weight * np.maximum(1 - y * (with_ones(x, bias) @ w), 0))
 
 
-def visits_of(x, y, low, high, l1, rounds):
+def visits_of(x, y, low, high, l1, tol, rounds):
     """The rule of the docstring for a dual sum_i y_i c_i - l1 |c_i| - |w|^2 / 2: the coefficients,
     the weights, and how many rows were listed in each pass."""
     everything = np.arange(len(y))
     coef, w, listed = np.zeros(len(y)), np.zeros(x.shape[1]), everything
-    violation, sizes = np.inf, []
-    goal, visits, look, renewal = 0.1, 0.0, 8.0, 2.0
-    while visits < rounds:
+    violation, goal, residual, sizes = np.inf, np.inf, 1.0, []
+    visits, look, latest, renewal = 0.0, 3 * np.sqrt(tol), 16.0, 10.0
+    while visits < rounds and residual > tol:
         stride, place, kept, largest = (
             PRIMES[len(sizes) % len(PRIMES)] % len(listed),
             0,
@@ -81,15 +81,20 @@ def visits_of(x, y, low, high, l1, rounds):
                     w, coef[i] = w + (new - coef[i]) * x[i], new
         sizes.append(len(listed))
         visits += max(len(listed) / len(y), 1 / 64)
-        is_solved, is_whole = largest <= goal, len(listed) == len(y)
-        looks = (is_solved and is_whole) or visits >= min(look, rounds)
-        goal *= 0.3 if is_solved and is_whole else 1
-        visits += 2 * looks
-        look = 1.5 * visits if looks else look
-        begins_anew = looks or is_solved or not kept or visits - 2 * looks >= renewal
-        renewal = visits + 2 if begins_anew else renewal
+        is_whole = len(listed) == len(y)
+        goal = 0.03 * largest if is_whole else goal
+        looks = (is_whole and (largest <= look or visits >= latest)) or visits >= rounds
+        begins_anew = looks or largest <= goal or not kept or visits >= renewal
+        if looks:
+            visits += 2
+            slack = np.maximum((y - x @ w) * np.sign(y) if l1 == 0 else abs(y - x @ w) - l1, 0)
+            value = w @ w / 2 + np.maximum(high, -low) @ slack
+            residual = (value - y @ coef + l1 * abs(coef).sum() + w @ w / 2) / value
+            look = np.clip(tol / residual, 0.02, 0.5) * goal / 0.03
+            latest = 2 * visits
+        renewal = visits + 10 if begins_anew else renewal
         listed = everything if begins_anew else np.array(kept)
-        violation = largest if largest > 0 else np.inf
+        violation = np.inf if begins_anew or largest <= 0 else largest
     return coef, w, sizes
 
 
@@ -97,15 +102,15 @@ def visits_of(x, y, low, high, l1, rounds):
 @pytest.mark.parametrize("form", FORMS)
 def test_visits_are_those_of_the_rule(form, loss, x64):
     """Rows leave the list in these passes and come back."""
-    C, rounds, kind = 0.05, 13, losses.hinge if loss == "hinge" else losses.eps_insensitive(0.2)
+    C, rounds, kind = 0.05, 40, losses.hinge if loss == "hinge" else losses.eps_insensitive(0.2)
     x, options = with_ones(X, "feature"), {"form": form, "dtype": np.float64}
     bound = C * np.ones(N)
     if loss == "hinge":
         data = dataset(**options)
-        expected = visits_of(x, Y, np.where(Y > 0, 0, -C), np.where(Y > 0, C, 0), 0.0, rounds)
+        expected = visits_of(x, Y, np.where(Y > 0, 0, -C), np.where(Y > 0, C, 0), 0.0, 1e-9, rounds)
     else:
         data = dataset(y=TARGET, task="regression", **options)
-        expected = visits_of(x, TARGET, -bound, bound, 0.2, rounds)
+        expected = visits_of(x, TARGET, -bound, bound, 0.2, 1e-9, rounds)
     coef, w, sizes = expected
     assert len(set(sizes)) > 2 and len(sizes) > 8
     run = fit(jaxsvm.dual_descent(C, loss=kind, tol=1e-9, rounds=rounds), data, steps=1)

@@ -74,14 +74,18 @@ class Problem(NamedTuple):
         numbers = (row_at(a, i) for a in (self.y, self.curvature, self.C))
         return hinge_of_classes.dual_step(*(a[None] for a in (coef, score, *numbers)))[0]
 
+    def weights(self, coef: Array) -> tuple[Array, Array]:
+        """The weights w (k, d), b (k,) of the coefficients."""
+        total = jnp.sum(coef, axis=0)
+        w = jax.vmap(lambda u: dot(u, self.x), in_axes=1)(coef)
+        return w, total if self.constant else jnp.zeros_like(total)
+
     def gap(self, coef: Array) -> tuple[Array, Array, Array, Array]:
         """The weights of the coefficients, the sum of losses and the relative duality gap.
 
         The gap is a sum of terms of at least 0.
         """
-        w = jax.vmap(lambda u: dot(u, self.x), in_axes=1)(coef)
-        total = jnp.sum(coef, axis=0)
-        b = total if self.constant else jnp.zeros_like(total)
+        w, b = self.weights(coef)
         score = jax.vmap(lambda w, b: dot(self.x, w) + b, out_axes=1)(w, b)
         value = jnp.where(self.C > 0, self.C * hinge_of_classes.value(score, self.y), 0)
         own = jnp.take_along_axis(coef, self.y[:, None], axis=1)[:, 0]

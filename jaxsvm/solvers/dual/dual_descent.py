@@ -89,12 +89,16 @@ class Problem(NamedTuple):
         free = free / q
         return jnp.clip(free, row_at(self.bounds.low, i), row_at(self.bounds.high, i))
 
+    def weights(self, coef: Array) -> tuple[Array, Array]:
+        """The weights w, b of the coefficients."""
+        return dot(coef, self.x), jnp.sum(coef) if self.constant else jnp.zeros((), coef.dtype)
+
     def gap(self, coef: Array) -> tuple[Array, Array, Array, Array]:
         """The weights of the coefficients, the sum of losses and the relative duality gap.
 
         The gap is a sum of terms of at least 0.
         """
-        w, b = dot(coef, self.x), jnp.sum(coef) if self.constant else jnp.zeros((), coef.dtype)
+        w, b = self.weights(coef)
         score = dot(self.x, w) + b
         value = jnp.where(self.C > 0, self.C * self.loss.value(score, self.y), 0)
         _, _, l1, l2 = self.bounds
@@ -127,9 +131,11 @@ def dual_descent(
 
     unless alpha_i is at a bound and g points out of it by more than the largest violation of the
     pass before: then the row leaves the list (shrinking). The violation of a row is |g| where
-    alpha_i can move that way. All rows are listed again when those listed are solved, when two
-    visits of each row have gone by, and after each look at the duality gap. Looks are after 8, 15,
-    25, ... visits of each row, a look counted as two, and sum w up anew. The loop is
+    alpha_i can move that way. All rows are listed again when the violation of the listed ones is 3
+    per cent of that of all rows, and when ten visits of each row have gone by; then w is summed up
+    anew, and no row leaves in the next pass. The gap is about proportional to the violation: after
+    a pass over all rows it is looked at where the violation may be small enough. A look counts as
+    two visits. The run also ends where rounding leaves nothing to gain. The loop is
     `engines.coordinate_descent`. It is for sparse rows and for many columns; with few columns and a
     large C coordinates move slowly, and `interior_point` is faster.
 

@@ -13,7 +13,14 @@ import numpy as np
 from jax import lax
 
 from ...engines.coordinate_descent import put_row, row_at
-from ...numerics import can_be_packed, dot, row_loops, shards
+from ...numerics import (
+    can_be_packed,
+    dot,
+    listed_entries,
+    pack_lists,
+    row_loops,
+    shards,
+)
 from ...numerics.sparse_products import walk_row
 from ...types import LANE_WIDTH, Array, Batch, SparseRows
 
@@ -144,27 +151,11 @@ def _packed_columns(x: SparseRows, constant: bool) -> SparseRows:
     """The columns of sparse rows as packed sparse rows, on the host."""
     import scipy.sparse
 
+    index, value, length = listed_entries(x)
     n, d = x.shape
-    stored = np.arange(x.value.shape[1]) < np.asarray(x.length)[:, None]
-    start = np.append(0, np.cumsum(np.asarray(x.length)))
-    csr = scipy.sparse.csr_matrix(
-        (np.asarray(x.value)[stored], np.asarray(x.index)[stored], start), x.shape
-    )
-    csc = csr.tocsc()
+    csc = scipy.sparse.csr_matrix((value, index, np.append(0, np.cumsum(length))), (n, d)).tocsc()
     row, value, length = csc.indices, csc.data, np.diff(csc.indptr)
     if constant:
         row, value = np.append(row, np.arange(n)), np.append(value, np.ones(n, value.dtype))
-        length, d = np.append(length, n), d + 1
-    room = -(-length // LANE_WIDTH) * LANE_WIDTH
-    start, offset = np.cumsum(length) - length, np.cumsum(room) - room
-    place = np.repeat(offset - start, length) + np.arange(row.size)
-    width = max(int(room.max(initial=0)), LANE_WIDTH)
-    total = -(-int(room.sum()) // 4096) * 4096  # few shapes, and so few programs
-    shape = (-(-max(total, width) // width), width)
-    index = np.zeros(shape, np.uint16 if n <= 2**16 else np.int32)
-    flat = np.zeros(shape, value.dtype)
-    index.reshape(-1)[place], flat.reshape(-1)[place] = row, value
-    whole = lambda a: jnp.asarray(a, jnp.int32)
-    return SparseRows(
-        jnp.asarray(index), jnp.asarray(flat), whole(length), n, whole(np.arange(d)), whole(offset)
-    )
+        length = np.append(length, n)
+    return pack_lists(row, value, length, n)
