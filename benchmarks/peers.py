@@ -30,7 +30,7 @@ import numpy as np
 
 from . import common
 
-LINEAR = ("breast_cancer", "digits", "svmguide1", "ijcnn1", "a9a", "reuters")
+LINEAR = ("breast_cancer", "digits", "svmguide1", "ijcnn1", "a9a", "reuters", "zeros")
 GAMMA = {"a9a": 0.05, "mnist": 0.02, "ijcnn1": 1.0, "covtype": 2.0}
 EXACT = [
     *[("covtype", 50_000, C) for C in (1, 10)],
@@ -52,7 +52,15 @@ REPEATS = 3
 
 
 def linear_rows(name: str) -> tuple:
-    """Rows and targets of a linear job; columns of scikit-learn's sets and svmguide1 are standardised."""
+    """Rows and targets of a linear job; columns of scikit-learn's sets and svmguide1 are standardised.
+
+    "zeros" is a dense array of 7,700 x 300 numbers, 4 % of them not 0.
+    """
+    if name == "zeros":
+        random = np.random.default_rng(0)
+        x = (random.random((7700, 300)) < 0.04) * random.normal(size=(7700, 300))
+        noise = random.normal(size=7700)
+        return x.astype(np.float32), np.where(x @ random.normal(size=300) + 0.5 * noise > 0, 1, -1)
     if name == "reuters":
         return common.load_sparse("reuters_money_fx")[:2]
     if name in ("breast_cancer", "digits"):

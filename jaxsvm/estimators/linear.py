@@ -60,7 +60,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         check_choice("solver", self.solver, ("auto", *NAMES))
         name, is_tried = self.solver, False
         if by_shape:
-            name = fastest_linear(loss, x.shape[0], x.shape[1], not is_sparse(x))
+            name = fastest_linear(loss, rows.n_rows, x.shape[1], not is_sparse(x))
             is_tried = name == "augmented_lagrangian" and not numbers
             if name == "dual_descent" and loops_are_slow():
                 name = "sdca" if loss.curvature is None else "newton"

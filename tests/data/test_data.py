@@ -9,12 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer
 
 import jaxsvm
 from jaxsvm import data as jdata
 from jaxsvm import dataset
 from jaxsvm.data import breast_cancer, split, standardize
+from jaxsvm.data.from_scipy import is_even, stored_range
 
 X = [[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]
 Y = [1, -1, 1]
@@ -719,3 +722,53 @@ def test_targets_that_lose_their_differences_are_warned_of(y, warns):
         warnings.simplefilter("always")
         dataset(np.ones((len(y), 1)), y, task="regression")
     assert any("rounding to float32 moves y" in str(warning.message) for warning in caught) == warns
+
+
+def test_a_dense_array_becomes_sparse_on_demand():
+    x = np.zeros((50, 65), np.float32)
+    x[np.arange(50), np.arange(50)] = np.arange(1, 51)
+    y = [1, -1] * 25
+    few = x[:, :64]  # few columns: dense rows are faster
+    half = np.ones((4, 100))
+    half[:, ::2] = 0
+    for rows, sparse, becomes in (
+        (x, "auto", True),
+        (x, True, True),
+        (x, False, False),
+        (few, "auto", False),
+        (few, True, True),
+        (half, "auto", False),
+        (scipy.sparse.csr_matrix(half), False, True),
+    ):
+        made = dataset(rows, y[: rows.shape[0]], sparse=sparse).x
+        assert isinstance(made, jaxsvm.types.SparseRows) == becomes
+        dense = rows.toarray() if scipy.sparse.issparse(rows) else rows
+        assert np.array_equal(made.toarray() if becomes else made, dense)
+    with pytest.raises(ValueError, match="sparse must be one of False, True, 'auto', got 'yes'"):
+        dataset(x, y, sparse="yes")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.3, 0.9]), st.floats(0, 4), st.booleans())
+def test_rows_that_are_even_need_no_warning(seed, density, decades, is_full):
+    """`is_even` stands for the checks of ranges, which take five times as long."""
+    random = np.random.default_rng(seed)
+    values = 10 ** random.uniform(-decades / 2, decades / 2, (6, 4)) * random.choice(
+        [-1, 1], (6, 4)
+    )
+    x = values * (random.random((6, 4)) < density)
+    x[:, 0] = values[:, 0] * 0 + 7 if is_full else x[:, 0]
+    x = scipy.sparse.csr_matrix(x.astype(np.float32))
+    if not is_even(x):
+        return
+    _, low, high = stored_range(x)
+    ranges = (high - low)[high > low]
+    assert not ranges.size or ranges.max() <= 1000 * ranges.min()
+    assert (np.abs(low + high) <= high - low + 1e-6).all()
+
+
+def test_what_is_even():
+    x = scipy.sparse.csr_matrix(np.array([[1.0, 0], [0, 2]], np.float32))
+    assert is_even(x) and not is_even(x.astype(np.float64))
+    assert not is_even(scipy.sparse.csr_matrix(np.array([[1.0, 0], [1, 600]], np.float32)))
+    assert not is_even(scipy.sparse.csr_matrix(np.array([[1.0, 0], [1, 3]], np.float32)))

@@ -268,3 +268,77 @@ def test_steps_are_counted_in_the_states(name):
         assert int(more.state.solver.steps) == 2
     made = LinearSVC(solver=name, loss="squared_hinge", max_iter=3, tol=1e-12).fit(X, Y)
     assert made.n_iter_ == 3
+
+
+def sparse_problem(n=2400, d=150, density=0.1):
+    random = np.random.default_rng(8)
+    x = scipy.sparse.random(n, d, density, random_state=1, format="csr", dtype=np.float32)
+    x.data = random.normal(size=x.nnz).astype(np.float32)
+    return x, np.where(x @ random.normal(size=d) + random.normal(size=n) > 0, "b", "a")
+
+
+def objective(model, x, y, weight, C, power):
+    w, b = model.coef_[0], model.intercept_[0]
+    slack = np.maximum(1 - np.where(y == "b", 1, -1) * (x.astype(np.float64) @ w + b), 0)
+    return (w @ w + b * b) / 2 + C * np.sum(weight * slack**power)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_rows_of_many_entries_are_packed_and_not_merged(loss):
+    """Weight k is k copies, weight 0 is absence, and the optimum is LIBLINEAR's."""
+    x, y = sparse_problem()
+    assert x.nnz > 2**15
+    weight = np.random.default_rng(2).integers(0, 4, len(y)) * 1.0
+    options = {"loss": loss, "C": 0.1, "tol": 1e-5, "random_state": 0}
+    ours = LinearSVC(solver="dual_descent", **options).fit(x, y, weight)
+    copies = np.repeat(np.arange(len(y)), weight.astype(int))
+    again = LinearSVC(solver="dual_descent", **options).fit(x[copies], y[copies])
+    theirs = sklearn.svm.LinearSVC(**options | {"tol": 1e-8, "max_iter": 10**6, "dual": True})
+    best = objective(theirs.fit(x, y, weight), x, y, weight, 0.1, 1 + (loss != "hinge"))
+    for model in (ours, again):
+        value = objective(model, x, y, weight, 0.1, 1 + (loss != "hinge"))
+        assert -1e-7 <= value / best - 1 <= 2e-5
+    assert ours.fit_.status.startswith("converged after 1 step")
+    np.testing.assert_allclose(
+        ours.decision_function(x),
+        theirs.decision_function(x),
+        atol=0.01 if loss == "hinge" else 3e-3,
+    )
+
+
+def test_arrays_of_mostly_zeros_are_trained_on_as_sparse_rows():
+    x, y = sparse_problem(n=300, density=0.05)
+    for loss in ("hinge", "squared_hinge"):
+        dense, sparse = (LinearSVC(loss=loss, random_state=0).fit(a, y) for a in (x.toarray(), x))
+        assert np.array_equal(dense.coef_, sparse.coef_) and dense.solver_ == sparse.solver_
+        assert np.array_equal(dense.predict(x.toarray()), sparse.predict(x))
+
+
+def test_slow_loops_take_another_method(monkeypatch):
+    """Before JAX 0.12 XLA compiles no small loop as one function, unless a flag says so."""
+    from jaxsvm.loops import xla_flags
+
+    x, y = sparse_problem(n=100)
+    monkeypatch.setattr(xla_flags, "NEEDED_BEFORE", (99, 0))
+    for flags, methods in (
+        ("", ["sdca", "newton"]),
+        (f"--xla_backend_extra_options={xla_flags.NAME}=4096", ["dual_descent"] * 2),
+    ):
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        fits = [LinearSVC(loss=loss).fit(x, y) for loss in ("hinge", "squared_hinge")]
+        assert [fit.solver_ for fit in fits] == methods
+
+
+def test_a_fit_of_one_program_is_that_of_the_solver():
+    x, y = X.astype(np.float32), np.where(Y == "setosa", 1, -1)
+    ours = LinearSVC(loss=jaxsvm.losses.logistic, tol=1e-3, random_state=0).fit(x, y)
+    assert int(ours.fit_.state.step) == 1 and ours.fit_.converged and ours.fit_.finite
+    assert ours.fit_.info.loss.shape == ours.fit_.info.residual.shape == (1,)
+    run = jaxsvm.fit(
+        ours._solver, jaxsvm.dataset(x, y), jax.random.key(0), tol=float(ours.fit_.tol)
+    )
+    np.testing.assert_allclose(ours.coef_[0], run.model.w, atol=1e-5)
+    np.testing.assert_allclose(ours.fit_.info.loss, run.info.loss, rtol=1e-5)
+    few = LinearSVC(C=1e4, tol=1e-9, max_iter=2, solver="newton", random_state=0)
+    with pytest.warns(ConvergenceWarning, match="stopped after 1 step"):
+        assert not few.fit(x, y).fit_.converged

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import jaxsvm
 from jaxsvm import features, kernels, models, numerics, samplers
@@ -293,6 +295,42 @@ def test_packed_rows_are_the_rows(columns, narrow):
             np.testing.assert_allclose(added, w + np.asarray(c) @ each.toarray(), atol=1e-5)
         slope = jax.grad(lambda w: jnp.dot(coef, numerics.dot(drawn, w)))(jnp.asarray(w))
         np.testing.assert_allclose(slope, coef @ full[rows], atol=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=12),
+    st.sampled_from([30, 70_000]),
+    st.integers(0, 5),
+)
+def test_rows_packed_from_their_entries(lengths, columns, seed):
+    """The entries, rows, norms and products are those of the matrix, and so are its columns."""
+    random = np.random.default_rng(seed)
+    x = scipy.sparse.lil_matrix((len(lengths), columns), dtype=np.float32)
+    for row, many in enumerate(lengths):
+        chosen = random.choice(columns, many, replace=False)
+        x[row, chosen] = random.choice([-2.0, 0.5, 3.0], many)
+    x = x.tocsr()
+    packed = numerics.pack_lists(x.indices, x.data, np.diff(x.indptr), columns)
+    assert packed.shape == x.shape and packed.offsets is not None
+    for part, want in zip(
+        numerics.listed_entries(packed), (x.indices, x.data, np.diff(x.indptr)), strict=True
+    ):
+        assert np.array_equal(part, want)
+    taken = random.integers(0, len(lengths), 5)
+    for form in (packed, packed[jnp.asarray(taken)], packed[int(taken[0])]):
+        assert form.columns == columns
+    rows = packed[jnp.asarray(taken)]
+    assert np.array_equal(rows.index.shape, rows.value.shape) and rows.offsets is None
+    for row, i in enumerate(taken):
+        length = int(rows.length[row])
+        assert np.array_equal(rows.index[row, :length], x[i].indices)
+        assert np.array_equal(rows.value[row, :length], x[i].data)
+    sqnorms = np.asarray(x.multiply(x).sum(1)).ravel()
+    assert np.array_equal(numerics.sqnorms(packed), sqnorms)
+    w = random.integers(-3, 4, columns).astype(np.float32)
+    assert np.array_equal(numerics.dot(packed, jnp.asarray(w)), x @ w)
+    assert np.array_equal(np.asarray(packed.materialize().toarray())[:, :50], x.toarray()[:, :50])
 
 
 @pytest.mark.long
