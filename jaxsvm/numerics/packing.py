@@ -60,12 +60,10 @@ def _rounded(size: int, unit: int) -> int:
 
 
 def listed_entries(x: SparseRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arguments `index`, `value` and `length` of `pack_lists`, of rows on the host."""
-    length = np.asarray(x.length)
-    if x.offsets is None:
-        place = np.arange(x.value.shape[1]) < length[:, None]
-        return np.asarray(x.index)[place], np.asarray(x.value)[place], length
-    start = np.asarray(x.offsets) - np.cumsum(length) + length
-    place = np.repeat(start, length) + np.arange(length.sum())
+    """The arguments `index`, `value` and `length` of `pack_lists`, of rows whose values are known."""
+    rows = slice(None) if x.rows is None else np.asarray(x.rows)
+    length, width = np.asarray(x.length)[rows], x.value.shape[1]
+    offset = np.arange(len(x.length)) * width if x.offsets is None else np.asarray(x.offsets)
+    place = np.repeat(offset[rows] - np.cumsum(length) + length, length) + np.arange(length.sum())
     flat = lambda a: np.asarray(a).reshape(-1)[place]
     return flat(x.index), flat(x.value), length

@@ -16,6 +16,7 @@ from ...engines.coordinate_descent import put_row, row_at
 from ...numerics import (
     can_be_packed,
     dot,
+    is_traced,
     listed_entries,
     pack_lists,
     row_loops,
@@ -126,7 +127,7 @@ def by_columns(x: Any, constant: bool) -> Columns:
     if isinstance(x, Columns):
         return x
     if isinstance(x, SparseRows):
-        if can_be_packed(x):
+        if can_be_packed(x) or (x.offsets is not None and not is_traced(x)):
             return Columns(x, _packed_columns(x, constant))
         dense = x.toarray()
     else:
