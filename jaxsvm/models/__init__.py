@@ -24,6 +24,7 @@ from .serialization import load as load
 from .serialization import load_notes as load_notes
 from .serialization import save as save
 from .sklearn_models import from_sklearn as from_sklearn
+from .sklearn_models import to_sklearn as to_sklearn
 
 __all__ = [
     "Classes",
@@ -43,4 +44,5 @@ __all__ = [
     "register_with_flax",
     "save",
     "to_libsvm",
+    "to_sklearn",
 ]

@@ -94,31 +94,7 @@ def to_libsvm(model: Any, path: str | bytes | os.PathLike, *, task: str | None =
     Reference: C.-C. Chang, C.-J. Lin, LIBSVM: a library for support vector machines, ACM TIST 2,
         2011; R.-E. Fan et al., LIBLINEAR: a library for large linear classification, JMLR 9, 2008.
     """
-    if task is not None:
-        check_choice("task", task, TASKS)
-    names = model.classes if isinstance(model, Classifier) else None
-    inner = model.inner if isinstance(model, Classifier) else model
-    if hasattr(model, "model_"):
-        lost = ", without its probabilities" if np.size(getattr(model, "probA_", ())) else ""
-        raise TypeError(
-            f"to_libsvm takes the model of an estimator, got {shown(model)}: pass its model_{lost}"
-        )
-    if not isinstance(inner, Expansion | Linear | OneVsOne | OneVsRest):
-        what = "a model on features" if hasattr(inner, "features") else shown(inner)
-        kind = ValueError if hasattr(inner, "features") else TypeError
-        raise kind(
-            "to_libsvm takes Expansion, Linear, OneVsOne, OneVsRest or a Classifier of these, got "
-            f"{what}: {_OTHERWISE}"
-        )
-    if not all_finite(inner):
-        raise ValueError(
-            "the model holds numbers that are not finite: its training diverged; train it again"
-        )
-    votes = isinstance(inner, OneVsOne | OneVsRest)
-    if task is None:
-        task = "classification" if votes or names is not None else "regression"
-    if task != "classification" and (votes or names is not None):
-        raise ValueError(f"task is {task!r}, but the model has classes: leave task out")
+    inner, names, task = described("to_libsvm", model, task)
     labels = _labels(inner, names) if task == "classification" else []
     if isinstance(inner, Linear | OneVsRest):
         text = _liblinear_text(inner, labels, task)
@@ -191,6 +167,42 @@ def from_libsvm(
 # Writing
 
 
+def described(caller: str, model: Any, task: str | None) -> tuple[Any, tuple | None, str]:
+    """The model without names of classes, these, and its task, for `to_libsvm` and its kin.
+
+    Raises:
+        TypeError: not a model.
+        ValueError: a model on features, one whose numbers are not finite, or classes with a task
+            that has none.
+    """
+    if task is not None:
+        check_choice("task", task, TASKS)
+    names = model.classes if isinstance(model, Classifier) else None
+    inner = model.inner if isinstance(model, Classifier) else model
+    if hasattr(model, "model_"):
+        lost = ", without its probabilities" if np.size(getattr(model, "probA_", ())) else ""
+        raise TypeError(
+            f"{caller} takes the model of an estimator, got {shown(model)}: pass its model_{lost}"
+        )
+    if not isinstance(inner, Expansion | Linear | OneVsOne | OneVsRest):
+        what = "a model on features" if hasattr(inner, "features") else shown(inner)
+        kind = ValueError if hasattr(inner, "features") else TypeError
+        raise kind(
+            f"{caller} takes Expansion, Linear, OneVsOne, OneVsRest or a Classifier of these, got "
+            f"{what}: {_OTHERWISE}"
+        )
+    if not all_finite(inner):
+        raise ValueError(
+            "the model holds numbers that are not finite: its training diverged; train it again"
+        )
+    votes = isinstance(inner, OneVsOne | OneVsRest)
+    if task is None:
+        task = "classification" if votes or names is not None else "regression"
+    if task != "classification" and (votes or names is not None):
+        raise ValueError(f"task is {task!r}, but the model has classes: leave task out")
+    return inner, names, task
+
+
 def _numbers(values: Any) -> str:
     """Numbers with all their digits."""
     return " ".join(f"{value:.17g}" for value in np.ravel(np.asarray(values, np.float64)))
@@ -212,7 +224,7 @@ def _labels(model: Any, names: tuple | None) -> list[int]:
     return [int(name) for name in names]
 
 
-def _linear_weights(model: Linear | OneVsRest) -> tuple[np.ndarray, np.ndarray, str]:
+def linear_weights(model: Linear | OneVsRest) -> tuple[np.ndarray, np.ndarray, str]:
     """The weights (models, d) and biases (models,), and the kind of bias."""
     inner = model.inner if isinstance(model, OneVsRest) else model
     if not isinstance(inner, Linear):
@@ -242,7 +254,7 @@ def _check_single(values: np.ndarray) -> None:
 
 def _liblinear_text(model: Linear | OneVsRest, labels: list[int], task: str) -> Iterator[str]:
     """The lines of a file of LIBLINEAR."""
-    w, b, bias = _linear_weights(model)
+    w, b, bias = linear_weights(model)
     has_feature = task != "one_class" and (bias != "none" or b.any())
     yield f"solver_type {_SOLVER_TYPE[task]}"
     yield f"nr_class {max(len(w), 2)}"
@@ -268,7 +280,8 @@ class _Points(NamedTuple):
     index: np.ndarray  # type: ignore[assignment]  # (m,)
 
 
-def _points(model: Expansion | OneVsOne) -> _Points:
+def points_of(model: Expansion | OneVsOne) -> _Points:
+    """The support vectors of a kernel model, and their coefficients in the models of all pairs."""
     if isinstance(model, Expansion):
         coef = np.asarray(model.coef, np.float64)
         _check_single(coef)
@@ -301,7 +314,7 @@ def _points(model: Expansion | OneVsOne) -> _Points:
     return _Points(inner.kernel, x, own.reshape(pairs, pairs * m), b, index)
 
 
-def _kernel_lines(kernel: Kernel) -> Iterator[str]:
+def kernel_lines_of(kernel: Kernel) -> Iterator[str]:
     """The lines of the header that describe the kernel."""
     factory, args, kwargs = kernel.call()
     if factory is rbf:
@@ -347,7 +360,7 @@ def _home_classes(coef: np.ndarray, k: int) -> np.ndarray:
     return np.where(covered.max(0) == is_nonzero.sum(0), home, -1)
 
 
-def _class_blocks(coef: np.ndarray, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def class_blocks(coef: np.ndarray, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For each class, its support vectors (s,) and their coefficients (s, k-1).
 
     A support vector of several classes is in the block of each.
@@ -367,12 +380,12 @@ def _class_blocks(coef: np.ndarray, k: int) -> Iterator[tuple[np.ndarray, np.nda
 
 def _libsvm_text(model: Expansion | OneVsOne, labels: list[int], task: str) -> Iterator[str]:
     """The lines of a file of LIBSVM."""
-    points = _points(model)
-    kernel_lines = list(_kernel_lines(points.kernel))
+    points = points_of(model)
+    kernel_lines = list(kernel_lines_of(points.kernel))
     if isinstance(model, OneVsOne):
-        blocks = list(_class_blocks(points.coef, model.classes))
+        blocks = list(class_blocks(points.coef, model.classes))
     elif labels:  # values > 0 are for the first label there and the second name here
-        labels, blocks = labels[::-1], list(_class_blocks(points.coef, 2))
+        labels, blocks = labels[::-1], list(class_blocks(points.coef, 2))
     else:
         support = np.flatnonzero(points.coef[0])
         blocks = [(support, points.coef[0][support, None])]
@@ -454,7 +467,7 @@ def _read_libsvm(file: TextFile, columns: int | None, sparse: bool) -> Any:
     total = file.integers("total_sv", 1, 0)[0]
     b = -file.numbers("rho", pairs)
     by_row = kernel.call()[0] is precomputed
-    sv_coef, csr = _read_points(file, total, k - 1, by_row, columns)
+    sv_coef, csr = _readpoints_of(file, total, k - 1, by_row, columns)
     if not classification:
         return _expansion(kernel, csr, sv_coef[:, 0], b[0], by_row, sparse, file)
     labels = _read_labels(file, k)
@@ -488,7 +501,7 @@ def _read_kernel(file: TextFile) -> Kernel:
         file.refuse(file.line_of("gamma"), str(error))
 
 
-def _read_points(
+def _readpoints_of(
     file: TextFile, total: int, outputs: int, by_row: bool, columns: int | None
 ) -> tuple[np.ndarray, _Csr]:
     """The coefficients (total, outputs) and the support vectors.
@@ -561,7 +574,7 @@ def _expansion(
     """The model with coefficients (m,), or (pairs, m) with m shared support vectors."""
     dtype, most = run_dtype(), min(_DENSE, _SMALL + _PER_BYTE * file.size)
     if kernel.call()[0] is linear:
-        csr, coef = _merge_points(csr, coef, dtype, most)
+        csr, coef = _mergepoints_of(csr, coef, dtype, most)
     total, width = csr.shape
     x: Array | SparseRows
     if by_row:
@@ -594,7 +607,7 @@ def _expansion(
     return model
 
 
-def _merge_points(csr: _Csr, coef: np.ndarray, dtype: Any, most: int) -> tuple[_Csr, np.ndarray]:
+def _mergepoints_of(csr: _Csr, coef: np.ndarray, dtype: Any, most: int) -> tuple[_Csr, np.ndarray]:
     """Points and coefficients of a linear kernel, whose decision values rounding leaves accurate.
 
     Large coefficients that cancel lose their digits in the precision of a run. Then the only point

@@ -1,4 +1,4 @@
-"""Models from fitted estimators of scikit-learn."""
+"""Models from fitted estimators of scikit-learn, and estimators from models."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 
 from ..checks import shown
 from ..kernels import Kernel, by_name
-from ..numerics import pad_rows
-from ..types import all_finite
+from ..numerics import listed_entries, pad_rows
+from ..types import SparseRows, all_finite
 from .functions import Expansion, Linear, make_expansion, on_training_rows
-from .multiclass import OneVsRest, pair_coef, stack_pairs
+from .libsvm import class_blocks, described, kernel_lines_of, linear_weights, points_of
+from .multiclass import OneVsOne, OneVsRest, pair_coef, stack_pairs
 from .predictions import Classifier
 from .text import run_dtype
 
@@ -144,3 +145,145 @@ def _bias(machine: Any) -> str:
     if not getattr(machine, "fit_intercept", True):
         return "none"
     return "feature" if getattr(machine, "intercept_scaling", None) == 1 else "free"
+
+
+def to_sklearn(model: Any, *, task: str | None = None) -> Any:
+    """A fitted estimator of scikit-learn with the decision values of a model.
+
+    It predicts, and is pickled, where jaxsvm is not installed. Kernel models become `SVC`, `SVR` or
+    `OneClassSVM`, linear ones `LinearSVC`, `LinearSVR` or `SGDOneClassSVM`. Their parameters are
+    the defaults but for the kernel, as the model does not tell C or its loss. Where two classes
+    have equally many votes, `SVC` predicts the first; here the sum of the values decides.
+
+    Args:
+        model: `Expansion`, `Linear`, `OneVsOne`, `OneVsRest` of `Linear`, or a `Classifier` of one
+            of these, with a kernel of LIBSVM.
+        task: "classification", "regression" or "one_class". None: "classification" for a
+            `Classifier` and for more than two classes, else "regression". Without class names,
+            classes are -1 and +1, or 0 .. k-1.
+
+    Raises:
+        TypeError: not a model.
+        ValueError: the estimators cannot hold the model: another kernel, a feature map, numbers
+            that are not finite.
+        ImportError: scikit-learn is not installed.
+
+    Example:
+        >>> model = Classifier(Linear(jnp.array([2.0, -1.0]), jnp.array(0.5)), ("ham", "spam"))
+        >>> machine = to_sklearn(model)
+        >>> machine.decision_function([[1.0, 1.0]]).tolist(), machine.predict([[1, 1]]).tolist()
+        ([1.5], ['spam'])
+    """
+    inner, names, task = described("to_sklearn", model, task)
+    if task == "classification" and names is None:
+        names = tuple(range(inner.scores)) if isinstance(inner, OneVsOne | OneVsRest) else (-1, 1)
+    if isinstance(inner, Linear | OneVsRest):
+        machine = _linear_estimator(inner, task)
+    else:
+        machine = _kernel_estimator(inner, task)
+    if names is not None:
+        machine.classes_ = np.array(names)
+    return machine
+
+
+def _linear_estimator(model: Any, task: str) -> Any:
+    from sklearn.linear_model import SGDOneClassSVM
+    from sklearn.svm import LinearSVC, LinearSVR
+
+    w, b, bias = linear_weights(model)
+    has_bias = bias != "none" or bool(b.any())
+    if task == "one_class":
+        machine = SGDOneClassSVM()
+        machine.offset_ = -b
+    else:
+        machine = (LinearSVC if task == "classification" else LinearSVR)(fit_intercept=has_bias)
+        machine.intercept_ = b if has_bias else 0.0
+    machine.coef_ = w[0] if task != "classification" else w
+    machine.n_features_in_, machine.n_iter_ = w.shape[1], 0
+    return machine
+
+
+def _kernel_estimator(model: Any, task: str) -> Any:
+    """An estimator on LIBSVM, with the attributes that its `fit` sets.
+
+    LIBSVM's values of two classes are positive for the first, those of scikit-learn for the second.
+    """
+    from sklearn.svm import SVC, SVR, OneClassSVM
+
+    points = points_of(model)
+    kind = {"classification": SVC, "regression": SVR, "one_class": OneClassSVM}[task]
+    settings = dict(line.split(" ", 1) for line in kernel_lines_of(points.kernel))
+    name = settings["kernel_type"].replace("polynomial", "poly")
+    machine = kind(
+        kernel=name,
+        gamma=float(settings.get("gamma", 1.0)),
+        coef0=float(settings.get("coef0", 0.0)),
+        degree=int(settings.get("degree", 3)),
+    )
+    b, many = points.b, isinstance(model, OneVsOne)
+    sign = -1.0 if task == "classification" and not many else 1.0
+    if task == "classification":
+        k = model.classes if many else 2
+        blocks = list(class_blocks(sign * points.coef, k))
+        rows = np.concatenate([block[0] for block in blocks])
+        coef = np.concatenate([block[1] for block in blocks]).T
+        machine._n_support = np.array([len(block[0]) for block in blocks], np.int32)
+        machine.class_weight_ = np.ones(k)
+    else:
+        rows = np.flatnonzero(points.coef[0])
+        coef = points.coef[:, rows]
+        machine._n_support = np.full(2, len(rows), np.int32)
+    _set_support(machine, points, rows)
+    coef = np.ascontiguousarray(coef)
+    machine._dual_coef_, machine._intercept_ = _as_fitted(machine, coef), sign * b
+    machine.dual_coef_, machine.intercept_ = _as_fitted(machine, sign * coef), b
+    machine._gamma, machine._probA, machine._probB = machine.gamma, np.empty(0), np.empty(0)
+    machine.fit_status_, machine._effective_probability = 0, False
+    if task == "one_class":
+        machine.offset_ = -b
+    return machine
+
+
+def _set_support(machine: Any, points: Any, rows: np.ndarray) -> None:
+    """The support vectors `rows` of the points, and the shape of rows to predict."""
+    machine.support_ = rows.astype(np.int32)
+    x, is_known = points.x, (points.index[rows] >= 0).all()
+    if machine.kernel == "precomputed":
+        if not is_known:
+            raise ValueError(
+                "the model does not say of which training rows its precomputed kernel values are: "
+                "index is -1"
+            )
+        n = len(points.index)
+        machine.support_ = points.index[rows].astype(np.int32)
+        machine.support_vectors_, machine._sparse = np.empty((0, 0)), False
+        machine.shape_fit_ = (n, n)
+    else:
+        machine._sparse = isinstance(x, SparseRows)
+        if machine._sparse:
+            machine.support_vectors_ = _csr(x[jnp.asarray(rows)])
+        else:
+            machine.support_vectors_ = np.ascontiguousarray(np.asarray(x)[rows], np.float64)
+        machine.shape_fit_ = machine.support_vectors_.shape
+    machine.n_features_in_ = machine.shape_fit_[1]
+
+
+def _csr(x: SparseRows) -> Any:
+    import scipy.sparse
+
+    index, value, length = listed_entries(x)
+    start = np.append(0, np.cumsum(length))
+    return scipy.sparse.csr_matrix(
+        (value.astype(np.float64), index.astype(np.int32), start), x.shape
+    )
+
+
+def _as_fitted(machine: Any, coef: np.ndarray) -> Any:
+    """Dual coefficients as `fit` leaves them: of sparse rows a matrix that holds all of them."""
+    if not machine._sparse:
+        return coef
+    import scipy.sparse
+
+    k, m = coef.shape
+    columns, start = np.tile(np.arange(m, dtype=np.int32), k), np.arange(k + 1, dtype=np.int32) * m
+    return scipy.sparse.csr_matrix((coef.ravel(), columns, start), (k, m))

@@ -60,7 +60,7 @@ def _rounded(size: int, unit: int) -> int:
 
 
 def listed_entries(x: SparseRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arguments `index`, `value` and `length` of `pack_lists`, of rows whose values are known."""
+    """The arguments `index`, `value` and `length` of `pack_lists`, of known rows."""
     rows = slice(None) if x.rows is None else np.asarray(x.rows)
     length, width = np.asarray(x.length)[rows], x.value.shape[1]
     offset = np.arange(len(x.length)) * width if x.offsets is None else np.asarray(x.offsets)
