@@ -80,6 +80,7 @@ def dataset(
     check_choice("sparse", sparse, (False, True, "auto"))
     if sparse and not is_sparse(x) and not is_traced_array(x):
         x = numbers("x", x)
+        x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
         x = sparsify(x) if x.ndim == 2 and (sparse is True or is_mostly_zeros(x)) else x
     return checked_batch(x, y, weight, query=query, task=task, classes=classes)
 

@@ -67,8 +67,11 @@ def is_even(x: Any) -> bool:
 
     It takes a fifth of the time of `stored_range`.
     """
+    # with few entries, memory is proportional to the entries, not to the columns
+    if x.dtype != np.float32 or x.nnz < max(x.shape[1], 1):
+        return False
     size = np.abs(x.data)
-    if x.dtype != np.float32 or not size.size or size.max() > 500 * size.min() or size.min() < 1e-9:
+    if size.max() > 500 * size.min() or size.min() < 1e-9:
         return False
     return bool(np.bincount(x.indices).max() < x.shape[0])
 

@@ -59,13 +59,15 @@ class Search(NamedTuple):
     order: Array  # (n + 1,) int32, the listed rows come first
     size: Array  # () int32, how many they are
     violation: Array  # () largest violation of the last pass; inf: no row leaves
-    goal: Array  # () violation at which listed rows are solved; of the last pass over all rows
+    scale: Array  # () largest violation of all passes
+    goal: Array  # () violation at which listed rows are solved, a share of that of all rows
     loss: Array  # () sum of losses at the last look
     residual: Array  # () at the last look
+    best: Array  # () residual at the last look that made it fall by a tenth
     passes: Array  # () int32
     visits: Array  # () of each row: of listed ones, and two for a look at the gap
     look: Array  # () violation of all rows at which the gap is computed
-    latest: Array  # () visits after which it is, in any case
+    latest: Array  # () visits after which it is, in any case: twice those at that fall
     renewal: Array  # () visits after which all rows are listed again
     is_stuck: Array  # () bool, rounding leaves nothing to gain
 
@@ -104,7 +106,8 @@ def descend(problem: Problem, coef: Array, tol: Array, rounds: Array) -> Search:
         )
         spent = visits + jnp.where(looks, 2.0, 0.0)
         share = jnp.clip(tol / residual, 0.02, 0.5)
-        no_gain = looks & (goal < SHARE * rounding) & (residual > 0.9 * at.residual)
+        has_gained, is_late = residual <= 0.9 * at.best, looks & (visits >= at.latest)
+        no_gain = is_late & ~has_gained & (goal < SHARE * rounding * at.scale)
         return Search(
             coef=new.coef,
             w=w,
@@ -112,13 +115,15 @@ def descend(problem: Problem, coef: Array, tol: Array, rounds: Array) -> Search:
             order=jnp.where(begins_anew, everything, kept),
             size=jnp.where(begins_anew, all_rows, number),
             violation=jnp.where(begins_anew | ~(violation > 0), infinite, violation),
+            scale=jnp.maximum(at.scale, violation),
             goal=goal,
             loss=loss,
             residual=residual,
+            best=jnp.where(has_gained, residual, at.best),
             passes=at.passes + 1,
             visits=spent,
             look=jnp.where(looks, share * goal / SHARE, at.look),
-            latest=jnp.where(looks, 2 * spent, at.latest),
+            latest=jnp.where(has_gained | is_late, 2 * spent, at.latest),
             renewal=jnp.where(begins_anew, spent + RENEWAL, at.renewal),
             is_stuck=is_whole & ~moved | no_gain,
         )
@@ -126,8 +131,9 @@ def descend(problem: Problem, coef: Array, tol: Array, rounds: Array) -> Search:
     after = lambda visits: jnp.full((), visits, dtype)
     w, b, loss, residual = problem.gap(coef)
     begin = Search(
-        coef, w, b, everything, all_rows, infinite, infinite, loss, residual, zero, after(0.0),
-        FIRST_LOOK * jnp.sqrt(tol), after(LATEST_LOOK), after(RENEWAL), jnp.zeros((), bool),
+        coef, w, b, everything, all_rows, infinite, after(0.0), infinite, loss, residual, residual,
+        zero, after(0.0), FIRST_LOOK * jnp.sqrt(tol), after(LATEST_LOOK), after(RENEWAL),
+        jnp.zeros((), bool),
     )  # fmt: skip
     return lax.while_loop(should_continue, step, begin)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -208,7 +207,7 @@ class BaseSVM(BaseEstimator):
         `factors`, (n,) or a number, are the class weights. At least `least` rows result.
         """
         x = to_train_dtype(x, weight)
-        merge = merge_duplicates if self._merges(x) else drop_absent
+        merge = merge_duplicates if self._merges(x, weight) else drop_absent
         rows, copies, group = merge(x, key, weight)
         padding = bucket_size(max(len(rows), least)) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
@@ -221,7 +220,7 @@ class BaseSVM(BaseEstimator):
         """Whether the solver lays sparse rows out by packing them."""
         return False
 
-    def _merges(self, x: Any) -> bool:
+    def _merges(self, x: Any, weight: np.ndarray) -> bool:
         """Whether equal rows become one."""
         return True
 
@@ -435,7 +434,6 @@ def steps_of_state(run: Fit) -> int:
     return int(np.max(run.state.solver.steps))
 
 
-@functools.lru_cache(maxsize=16)
 def key_of(seed: int) -> jax.Array:
     """`jax.random.key(seed)`, by its bits: no program is compiled, whatever the default of JAX."""
     bits = jax.device_put(np.array([0, seed], np.uint32))

@@ -16,7 +16,14 @@ from .. import samplers
 from ..data.from_scipy import is_mostly_zeros, sparsify
 from ..loops.checks import whole_number
 from ..loops.xla_flags import loops_are_slow
-from ..machines import NAMES, ROUNDS, fastest_linear, linear_solver, system_for_grid
+from ..machines import (
+    MOST_COLUMNS,
+    NAMES,
+    ROUNDS,
+    fastest_linear,
+    linear_solver,
+    system_for_grid,
+)
 from ..recipe import check_choice, check_positive, fields_of
 from ..types import Hooks, Loss
 from .base import BaseSVM, MergedRows, Spec, Targets, steps_of_state
@@ -34,8 +41,9 @@ SHARES = {
     "crammer_singer": 0.5,
     "sdca": 0.5,
 }
-MANY_ENTRIES = 2**15  # of sparse rows, from which on equal rows stay apart
+MANY_ENTRIES = 2**15  # of sparse rows, from which on equal rows stay apart for dual_descent
 TRIAL = 150  # steps of augmented_lagrangian after which interior_point begins anew
+TRIAL_VISITS = 200  # of each row by dual_descent, likewise
 
 
 class LinearSVM(SparseCoefMixin, BaseSVM):
@@ -53,24 +61,33 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
     _coef: Any
     _intercept: Any
 
-    def _linear_spec(self, rows: Any, loss: Loss, numbers: dict[str, Any]) -> Spec:
-        """The fastest solver of these rows, or that of `solver`."""
-        x, by_shape = rows.x, self.solver == "auto"
+    def _loss(self) -> Loss:
+        """The loss of the parameters."""
+        raise NotImplementedError
+
+    def _linear_spec(self, rows: Any, numbers: dict[str, Any]) -> Spec:
+        """The fastest solver of these rows, or that of `solver`; another one if it takes long."""
+        x, loss, is_auto = rows.x, self._loss(), self.solver == "auto"
         check_choice("dual", self.dual, ("auto", True, False))
         check_choice("solver", self.solver, ("auto", *NAMES))
-        name, is_tried = self.solver, False
-        if by_shape:
-            name = fastest_linear(loss, rows.n_rows, x.shape[1], not is_sparse(x))
-            is_tried = name == "augmented_lagrangian" and not numbers
-            if name == "dual_descent" and loops_are_slow():
-                name = "sdca" if loss.curvature is None else "newton"
-            # interior_point is the safer choice
-            name = "interior_point" if name == "augmented_lagrangian" else name
-        spec = self._spec_by(name, x, loss, numbers)
-        if not is_tried:
-            return spec
-        trial = self._spec_by("augmented_lagrangian", x, loss, numbers, most=TRIAL)
-        return trial._replace(steps=1, instead=None if self.tol is None else spec)
+        name = self._method(x, int((rows.group >= 0).sum()), loss)
+        rounds = {"augmented_lagrangian": TRIAL, "dual_descent": TRIAL_VISITS}.get(name, 0)
+        is_tried = rounds > 0 and x.shape[1] <= MOST_COLUMNS
+        if not is_auto or numbers or not is_tried:
+            name = "interior_point" if is_auto and name == "augmented_lagrangian" else name
+            return self._spec_by(name, x, loss, numbers)
+        trial = self._spec_by(name, x, loss, numbers, most=rounds)
+        safe = self._spec_by("interior_point", x, loss, numbers)
+        return trial._replace(steps=1, instead=None if self.tol is None else safe)
+
+    def _method(self, x: Any, rows: int, loss: Loss) -> str:
+        """The solver's name, by `solver` or by what is fastest for so many rows, not merged."""
+        if self.solver != "auto":
+            return self.solver
+        name = fastest_linear(loss, rows, x.shape[1], not is_sparse(x))
+        if name == "dual_descent" and loops_are_slow():
+            return "sdca" if loss.curvature is None else "newton"
+        return name
 
     def _spec_by(
         self, name: str, x: Any, loss: Loss, numbers: dict[str, Any], most: int = ROUNDS
@@ -133,9 +150,16 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         lays_out = fields_of(solver).hooks.layout is not Hooks().layout
         return lays_out and jax.default_backend() == "cpu"
 
-    def _merges(self, x: Any) -> bool:
-        """Dual coordinates of heavy rows, visited once in a pass, need three times the passes."""
-        return not (is_sparse(x) and x.nnz > MANY_ENTRIES)
+    def _merges(self, x: Any, weight: np.ndarray) -> bool:
+        """Not many rows for `dual_descent`: it visits a heavy row once a pass, so needs more passes.
+
+        On few rows weights are copies to the last digit.
+        """
+        has_l1 = getattr(self, "penalty", "l2") != "l2"
+        is_joint = getattr(self, "multi_class", "ovr") != "ovr"
+        if has_l1 or is_joint or not is_sparse(x) or x.nnz <= MANY_ENTRIES:
+            return True
+        return self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
 
     def _without_column(self, model: Any) -> Any:
         """The model with the weight of the last column as its intercept."""

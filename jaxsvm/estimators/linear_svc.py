@@ -121,7 +121,10 @@ class LinearSVC(LinearSVM, BaseClassifier):
             return self._joint_spec(numbers)
         if self.penalty != "l2":
             return self._sparse_spec(loss_of(self.loss), numbers)
-        return self._linear_spec(rows, loss_of(self.loss), numbers)
+        return self._linear_spec(rows, numbers)
+
+    def _loss(self) -> Loss:
+        return loss_of(self.loss)
 
     def _sparse_spec(self, loss: Loss, numbers: dict[str, Any]) -> Spec:
         """Weights of which many are 0."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import losses
 from ..recipe import check_choice
+from ..types import Loss
 from .base import Spec
 from .linear import LinearSVM
 from .parameters import set_parameters
@@ -79,8 +80,11 @@ class LinearSVR(BaseRegressor, LinearSVM):
         set_parameters(self, locals())
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+        return self._linear_spec(rows, numbers)
+
+    def _loss(self) -> Loss:
         check_choice("loss", self.loss, tuple(LOSSES))
-        return self._linear_spec(rows, LOSSES[self.loss](self.epsilon), numbers)
+        return LOSSES[self.loss](self.epsilon)
 
     def _has_free_intercept(self, columns: int) -> bool:
         return False

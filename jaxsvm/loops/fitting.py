@@ -354,6 +354,7 @@ def fit(
         return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
 
 
+@despite_flags
 def fit_once(solver: Any, data: Batch, key: Array, tol: Any) -> Fit:
     """`fit` by one update, for a solver whose update goes on until `tol` is met: a single program.
 

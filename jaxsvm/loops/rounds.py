@@ -6,6 +6,7 @@ In one process without a mesh these are the same rounds, of one process and one 
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..checks import is_remote, own_values, shown
 from ..files import DeferredInterrupt
+from ..flags import with_flags_of_caller
 from ..numerics.sharding import ROWS, auto_axes, example_mesh
 from ..types import Batch, SparseRows
 from .checks import whole_number
@@ -306,7 +308,9 @@ class StreamReader:
         """
         self._chunks, self._interrupt = chunks, interrupt
         self._executor = concurrent.futures.ThreadPoolExecutor(1)
-        self._future = self._executor.submit(next, chunks, None)
+        # a chunk is made under the flags of the caller
+        self._next = with_flags_of_caller(functools.partial(next, chunks, None))
+        self._future = self._executor.submit(self._next)
         self.interrupted = False  # in any process
         self.ended = False  # in all processes, before the first round
 
@@ -390,7 +394,7 @@ class StreamReader:
             return None
         rows = jax.tree.map(lambda a: a[:0], unused)
         if chunk is not None:
-            self._future = self._executor.submit(next, self._chunks, None)
+            self._future = self._executor.submit(self._next)
             before = seen + int(all_read[: jax.process_index()].sum())
             rows = _number_rows(chunk, before, unused)
         steps = available // layout.shares

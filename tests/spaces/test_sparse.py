@@ -318,6 +318,10 @@ def test_rows_packed_from_their_entries(lengths, columns, seed):
     ):
         assert np.array_equal(part, want)
     taken = random.integers(0, len(lengths), 5)
+    chosen = dataclasses.replace(packed, rows=jnp.asarray(taken, jnp.int32))
+    again = numerics.pack_lists(*numerics.listed_entries(chosen), columns)
+    assert np.array_equal(numerics.listed_entries(again)[0], x[taken].indices)
+    assert np.array_equal(numerics.listed_entries(again)[1], x[taken].data)
     for form in (packed, packed[jnp.asarray(taken)], packed[int(taken[0])]):
         assert form.columns == columns
     rows = packed[jnp.asarray(taken)]
