@@ -151,7 +151,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         return lays_out and jax.default_backend() == "cpu"
 
     def _merges(self, x: Any, weight: np.ndarray) -> bool:
-        """Not many rows for `dual_descent`: it visits a heavy row once a pass, so needs more passes.
+        """Not many rows for `dual_descent`, which visits a heavy row once a pass.
 
         On few rows weights are copies to the last digit.
         """
