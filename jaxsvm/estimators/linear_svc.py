@@ -30,7 +30,9 @@ class LinearSVC(LinearSVM, BaseClassifier):
     solver="auto" takes `jaxsvm.newton` for a loss with a continuous slope, such as the squared
     hinge. For other losses of dense rows of at most 512 columns it takes `jaxsvm.interior_point`,
     from 5,000 rows on after 150 steps of `jaxsvm.augmented_lagrangian` that have not met the
-    tolerance. Else it takes dual coordinate ascent, `jaxsvm.sdca`. Other penalties than "l2" take
+    tolerance. Else, and for the squared hinge on sparse
+    rows fewer than columns, it takes `jaxsvm.dual_descent`; on up to 512 columns that is a trial of
+    200 visits of each row, before `interior_point`. Other penalties than "l2" take
     `jaxsvm.proximal_newton`, for a loss with a continuous slope.
 
     Args:
@@ -58,7 +60,8 @@ class LinearSVC(LinearSVM, BaseClassifier):
             rounded up to whole chunks of steps: one pass over the rows padded to a multiple of 256
             or more, and at least 128 steps.
         progress: whether there is a bar on the standard error stream.
-        solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca"; with another
+        solver: "auto", "newton", "augmented_lagrangian", "interior_point",
+            "dual_descent" or "sdca"; with another
             penalty than "l2" "auto" or "proximal_newton".
         l1_ratio: share of the L1 norm in the penalty "elasticnet", from 0 to 1; else without an
             effect.

@@ -39,7 +39,8 @@ class LinearSVR(BaseRegressor, LinearSVM):
         random_state: int, `RandomState` or None; the order of rows.
         max_iter: steps of the solver at most, >= 1; of ascent passes over the rows.
         progress: whether there is a bar on the standard error stream.
-        solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca". "auto" takes
+        solver: "auto", "newton", "augmented_lagrangian", "interior_point",
+            "dual_descent" or "sdca". "auto" takes
             the fastest by the loss and the shape of the rows.
 
     Attributes:
