@@ -46,14 +46,14 @@ def despite_flags(fn: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(fn)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        is_free = flag("transfer_guard_host_to_device") in (None, "allow")
-        if is_free and not flag("debug_infs"):
+        is_guarded = flag("transfer_guard_host_to_device") not in (None, "allow")
+        if not is_guarded and not flag("debug_infs"):
             return fn(*args, **kwargs)
-        if not is_free:
-            is_free = any(map(_is_matrix, jax.tree.leaves((args, kwargs))))
-        with contextlib.nullcontext() if is_free else jax.transfer_guard("allow"):
-            with jax.debug_infs(False):
-                return fn(*args, **kwargs)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(jax.debug_infs(False))
+            if is_guarded and not any(map(_is_matrix, jax.tree.leaves((args, kwargs)))):
+                stack.enter_context(jax.transfer_guard("allow"))
+            return fn(*args, **kwargs)
 
     return call
 

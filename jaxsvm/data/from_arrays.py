@@ -17,7 +17,7 @@ from ..recipe import check_choice
 from ..types import Batch
 from .class_numbers import encode
 from .fold_numbers import group_numbers
-from .from_scipy import csr, is_even, is_mostly_zeros, is_sparse, sparsify, stored_range
+from .from_scipy import csr, is_mostly_zeros, is_sparse, sparsify, stored_range
 from .traced_rows import is_traced_array, traced_batch
 
 
@@ -126,13 +126,12 @@ def checked_batch(
         _rounded_grades(y, cast_weight, groups, dtype)
     if task == "regression":
         check_target_digits(y[cast_weight > 0], dtype)
-    if not (sparse and is_even(x)):
-        columns, low, high = _range(x)
-        _scales(high - low, sparse)
-        _squares(columns, high - low, dtype)
-        _digits(x, columns, low, high, dtype)
-        if sparse:
-            _far(columns, low, high)
+    columns, low, high = _range(x)
+    _scales(high - low, sparse)
+    _squares(columns, high - low, dtype)
+    _digits(x, columns, low, high, dtype)
+    if sparse:
+        _far(columns, low, high)
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
     # put on the device as they are: no program is compiled
     if packed:

@@ -200,15 +200,22 @@ class BaseSVM(BaseEstimator):
             raise
 
     def _merged(
-        self, x: Any, key: np.ndarray, weight: np.ndarray, factors: Any = 1.0, least: int = 0
+        self,
+        x: Any,
+        key: np.ndarray,
+        weight: np.ndarray,
+        factors: Any = 1.0,
+        least: int = 0,
+        *,
+        merge: bool = True,
     ) -> MergedRows:
         """The rows as they are trained on; rows that differ in `key` (n,) are not merged.
 
-        `factors`, (n,) or a number, are the class weights. At least `least` rows result.
+        `factors`, (n,) or a number, are the class weights. At least `least` rows result. Equal rows
+        become one if `merge`.
         """
         x = to_train_dtype(x, weight)
-        merge = merge_duplicates if self._merges(x, weight) else drop_absent
-        rows, copies, group = merge(x, key, weight)
+        rows, copies, group = (merge_duplicates if merge else drop_absent)(x, key, weight)
         padding = bucket_size(max(len(rows), least)) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
         copies = np.concatenate([copies, np.zeros(padding)])
@@ -219,10 +226,6 @@ class BaseSVM(BaseEstimator):
     def _reads_packed(self, solver: Any) -> bool:
         """Whether the solver lays sparse rows out by packing them."""
         return False
-
-    def _merges(self, x: Any, weight: np.ndarray) -> bool:
-        """Whether equal rows become one."""
-        return True
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """What rows with checked targets and weights are trained on."""
@@ -277,9 +280,9 @@ class BaseSVM(BaseEstimator):
                 step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
                 start = RunState(state, sampler.init(key, data), step, done)
             progress = self.progress or bool(getattr(self, "verbose", False))
-            one = start is None and not progress and is_one_update(spec, fields)
-            run = fit_once(solver, data, key, plan["tol"]) if one else None
-            if run is None or (plan["steps"] > 1 and not run.state.done):
+            if start is None and not progress and is_one_update(spec, fields):
+                run = fit_once(solver, data, key, plan["tol"])
+            else:
                 run = run_solver(
                     solver, data, key, state=start, sampler=sampler, progress=progress, **plan
                 )
@@ -441,9 +444,9 @@ def key_of(seed: int) -> jax.Array:
 
 
 def is_one_update(spec: Spec, solver: Solver) -> bool:
-    """Whether a run is one update on all rows as a rule, and the rows are not mapped before."""
+    """Whether a run is one update on all rows, which are not mapped before."""
     own = spec.sampler is None and solver.hooks.prepare is Hooks().prepare
-    return own and solver.needs_all_rows and solver.hooks.tol is not None and spec.steps is not None
+    return own and solver.needs_all_rows and solver.hooks.tol is not None and spec.steps == 1
 
 
 def plan_of(

@@ -11,9 +11,9 @@ import numpy as np
 
 from ..kernels import holds_precomputed
 from ..models import Classifier, Expansion, Linear, Mapped, support_index
+from ..numerics import bucket_size
 from ..types import SparseRows
 from ..wrappers import OneVsOne, OneVsRest
-from .preprocess import bucket_size
 
 
 def inner_of(model: Any) -> Any:

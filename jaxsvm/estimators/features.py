@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import features
 from ..checks import integer
 from ..data import dataset
+from ..data.from_scipy import is_sparse
 from ..kernels import Kernel
 from .parameters import kernel_of, set_parameters
-from .preprocess import FLOATS, apply, is_sparse, make_seed, to_train_dtype
+from .preprocess import FLOATS, apply, make_seed, to_train_dtype
 
 
 class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..data.from_scipy import is_sparse
 from ..kernels import Kernel
-from .preprocess import is_sparse
 
 
 def is_function(kernel: Any) -> bool:

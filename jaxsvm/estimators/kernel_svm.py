@@ -10,6 +10,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .. import kernels
+from ..data.from_scipy import is_sparse
 from ..kernels import Kernel
 from ..loops.checks import whole_number
 from ..models import support_index
@@ -18,7 +19,7 @@ from .compact import inner_of, on_rows
 from .functions import as_numbers, is_function, is_table, is_traceable, kernel_matrix
 from .pairs import Pairs, by_opponent, pair_coef
 from .parameters import gamma_of, is_matrix, kernel_of
-from .preprocess import FLOATS, is_sparse
+from .preprocess import FLOATS
 
 # blocks of rows at most where max_iter is -1
 MAX_BLOCKS = 2000

@@ -13,7 +13,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import samplers
-from ..data.from_scipy import is_mostly_zeros, sparsify
+from ..data.from_scipy import is_mostly_zeros, is_sparse, sparsify
 from ..loops.checks import whole_number
 from ..loops.xla_flags import loops_are_slow
 from ..machines import (
@@ -28,7 +28,7 @@ from ..recipe import check_choice, check_positive, fields_of
 from ..types import Hooks, Loss
 from .base import BaseSVM, MergedRows, Spec, Targets, steps_of_state
 from .compact import inner_of
-from .preprocess import FLOATS, is_sparse, on_cpu
+from .preprocess import FLOATS, on_cpu
 
 # residuals to stop at, as shares of `tol`: objectives are then at most LIBLINEAR's at its `tol`; a
 # warning comes above `tol`
@@ -138,28 +138,25 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         """Whether the constant is a column of the rows."""
         return self.fit_intercept and self._bias() == "none"
 
-    def _merged(self, x: Any, *args: Any, **more: Any) -> MergedRows:
-        """As `BaseSVM._merged`, with a constant column for an intercept that is of no solver."""
+    def _merged(
+        self, x: Any, key: np.ndarray, weight: np.ndarray, *args: Any, merge: bool = True
+    ) -> MergedRows:
+        """As `BaseSVM._merged`, with a constant column for an intercept that is of no solver.
+
+        Many rows for `dual_descent` are not merged, as it visits a heavy row only once a pass. On
+        few rows weights are copies to the last digit.
+        """
         if self.fit_intercept:
             check_positive(intercept_scaling=self.intercept_scaling)
         x = sparsify(x) if not is_sparse(x) and is_mostly_zeros(x) else x
         x = append_column(x, self.intercept_scaling) if self._has_column() else x
-        return super()._merged(x, *args, **more)
+        if is_sparse(x) and x.nnz > MANY_ENTRIES:
+            merge = self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
+        return super()._merged(x, key, weight, *args, merge=merge)
 
     def _reads_packed(self, solver: Any) -> bool:
         lays_out = fields_of(solver).hooks.layout is not Hooks().layout
         return lays_out and jax.default_backend() == "cpu"
-
-    def _merges(self, x: Any, weight: np.ndarray) -> bool:
-        """Not many rows for `dual_descent`, which visits a heavy row once a pass.
-
-        On few rows weights are copies to the last digit.
-        """
-        has_l1 = getattr(self, "penalty", "l2") != "l2"
-        is_joint = getattr(self, "multi_class", "ovr") != "ovr"
-        if has_l1 or is_joint or not is_sparse(x) or x.nnz <= MANY_ENTRIES:
-            return True
-        return self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
 
     def _without_column(self, model: Any) -> Any:
         """The model with the weight of the last column as its intercept."""

@@ -129,6 +129,12 @@ class LinearSVC(LinearSVM, BaseClassifier):
     def _loss(self) -> Loss:
         return loss_of(self.loss)
 
+    def _method(self, x: Any, rows: int, loss: Loss) -> str:
+        if self.penalty != "l2":
+            return "proximal_newton"
+        is_joint = self.multi_class == "crammer_singer"
+        return "crammer_singer" if is_joint else super()._method(x, rows, loss)
+
     def _sparse_spec(self, loss: Loss, numbers: dict[str, Any]) -> Spec:
         """Weights of which many are 0."""
         others = self.multi_class == "ovr" and self.solver in ("auto", "proximal_newton")

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
 
+from ..data.from_scipy import is_sparse
 from ..types import Array
 from ..wrappers import OneVsOne
-from .preprocess import is_sparse
 
 
 @jax.tree_util.register_dataclass

@@ -8,11 +8,11 @@ import numpy as np
 
 from .. import kernels, losses
 from ..checks import x64_enabled
+from ..data.from_scipy import is_sparse
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..names import ALIASES, KERNELS
 from ..recipe import Recipe, check_positive
 from ..wrappers import on_features
-from .preprocess import is_sparse
 
 SKLEARN = {own: name for name, own in ALIASES.items()}  # scikit-learn's names of ours
 BY_NAME = tuple(SKLEARN.get(name, name) for name in KERNELS)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import losses, samplers
+from ..data.from_scipy import is_sparse
 from ..recipe import check_choice, check_positive
 from ..solvers import pegasos
 from ..types import Array, Loss
@@ -14,7 +15,6 @@ from ..wrappers import averaged
 from .base import Spec
 from .classifier import PartialFitMixin
 from .parameters import set_parameters
-from .preprocess import is_sparse
 
 LOSSES = ("hinge", "squared_hinge", "log_loss")
 

@@ -14,30 +14,18 @@ from sklearn.utils import check_random_state
 
 from ..checks import x64_enabled
 from ..data.from_arrays import check_finite, checked_batch
+from ..data.from_scipy import is_sparse
 from ..models import decision_values
+from ..numerics import bucket_size
 from ..types import Batch
 
 FLOATS = [np.float64, np.float32]
 SIZES = (256, 4096)  # rows of the programs that predict
 
 
-def is_sparse(x: Any) -> bool:
-    """Whether x is a sparse matrix of SciPy."""
-    return hasattr(x, "tocsr")
-
-
 def on_cpu(x: Any) -> Any:
     """The rows for NumPy: those of other libraries, under array API dispatch, become arrays."""
     return x if is_sparse(x) else np.asarray(x)
-
-
-def bucket_size(n: int, least: int = 256) -> int:
-    """The padded length of n rows.
-
-    It is a multiple of `least`, or of a power of 2 of at most n/8 where that is larger.
-    """
-    step = max(least, 1 << max(n.bit_length() - 4, 0))
-    return -(-n // step) * step
 
 
 def to_train_dtype(x: Any, weight: np.ndarray | None = None) -> Any:

@@ -124,10 +124,8 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         )
     argument = _argument_of(solver, batch)
     try:
-        if flag("debug_infs"):
-            with jax.debug_infs(False):
-                return _checked_update(argument, state, batch)
-        return _checked_update(argument, state, batch)
+        update = despite_flags(_checked_update) if flag("debug_infs") else _checked_update
+        return update(argument, state, batch)
     except Exception as error:
         check_batch("batch", batch)
         expected = jax.eval_shape(solver.init, jax.random.key(0), batch)

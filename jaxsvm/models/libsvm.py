@@ -314,6 +314,15 @@ def points_of(model: Expansion | OneVsOne) -> _Points:
     return _Points(inner.kernel, x, own.reshape(pairs, pairs * m), b, index)
 
 
+def check_index(points: _Points, rows: np.ndarray) -> None:
+    """Raise where a precomputed kernel needs numbers of training rows that are not known."""
+    if points.kernel.call()[0] is precomputed and (points.index[rows] < 0).any():
+        raise ValueError(
+            "the model does not say of which training rows its precomputed kernel values are: "
+            f"index is -1; {_OTHERWISE}"
+        )
+
+
 def kernel_lines_of(kernel: Kernel) -> Iterator[str]:
     """The lines of the header that describe the kernel."""
     factory, args, kwargs = kernel.call()
@@ -391,11 +400,7 @@ def _libsvm_text(model: Expansion | OneVsOne, labels: list[int], task: str) -> I
         blocks = [(support, points.coef[0][support, None])]
     rows = np.concatenate([block[0] for block in blocks])
     coef = np.concatenate([block[1] for block in blocks])
-    if points.kernel.call()[0] is precomputed and (points.index[rows] < 0).any():
-        raise ValueError(
-            "the model does not say of which training rows its precomputed kernel values are: "
-            f"index is -1; {_OTHERWISE}"
-        )
+    check_index(points, rows)
     yield f"svm_type {_SVM_TYPE[task]}"
     yield from kernel_lines
     yield f"nr_class {len(labels) or 2}"

@@ -12,7 +12,7 @@ from ..kernels import Kernel, by_name
 from ..numerics import listed_entries, pad_rows
 from ..types import SparseRows, all_finite
 from .functions import Expansion, Linear, make_expansion, on_training_rows
-from .libsvm import class_blocks, described, kernel_lines_of, linear_weights, points_of
+from .libsvm import check_index, class_blocks, described, kernel_lines_of, linear_weights, points_of
 from .multiclass import OneVsOne, OneVsRest, pair_coef, stack_pairs
 from .predictions import Classifier
 from .text import run_dtype
@@ -246,14 +246,9 @@ def _kernel_estimator(model: Any, task: str) -> Any:
 
 def _set_support(machine: Any, points: Any, rows: np.ndarray) -> None:
     """The support vectors `rows` of the points, and the shape of rows to predict."""
-    machine.support_ = rows.astype(np.int32)
-    x, is_known = points.x, (points.index[rows] >= 0).all()
+    check_index(points, rows)
+    x, machine.support_ = points.x, rows.astype(np.int32)
     if machine.kernel == "precomputed":
-        if not is_known:
-            raise ValueError(
-                "the model does not say of which training rows its precomputed kernel values are: "
-                "index is -1"
-            )
         n = len(points.index)
         machine.support_ = points.index[rows].astype(np.int32)
         machine.support_vectors_, machine._sparse = np.empty((0, 0)), False

@@ -35,6 +35,7 @@ from .normal_equations import sparsely_weighted_gram as sparsely_weighted_gram
 from .normal_equations import symmetric as symmetric
 from .normal_equations import system_for as system_for
 from .normal_equations import weighted_gram as weighted_gram
+from .packing import bucket_size as bucket_size
 from .packing import listed_entries as listed_entries
 from .packing import pack_lists as pack_lists
 from .packing import packed_by_reference as packed_by_reference

@@ -40,8 +40,8 @@ def pack_lists(index: Any, value: Any, length: Any, columns: int) -> SparseRows:
     offset, n = np.cumsum(room) - room, len(length)
     place = np.repeat(offset - np.cumsum(length) + length, length)
     place += np.arange(len(place))
-    width = _rounded(max(int(room.max(initial=0)), LANE_WIDTH), LANE_WIDTH)
-    total = max(_rounded(int(room.sum()), 4096), width)
+    width = bucket_size(max(int(room.max(initial=0)), LANE_WIDTH), LANE_WIDTH)
+    total = max(bucket_size(int(room.sum()), 4096), width)
     shape = (-(-total // width), width)
     # cast before it is put in place, which takes a third of the time
     index = np.asarray(index).astype(np.uint16 if columns <= 2**16 else np.int32)
@@ -53,10 +53,13 @@ def pack_lists(index: Any, value: Any, length: Any, columns: int) -> SparseRows:
     return SparseRows(index, value, length, columns, rows, offset)
 
 
-def _rounded(size: int, unit: int) -> int:
-    """The size rounded up to a multiple of the unit, or of an eighth of its power of 2."""
-    unit = max(unit, 1 << max(size.bit_length() - 4, 0))
-    return -(-size // unit) * unit
+def bucket_size(n: int, least: int = 256) -> int:
+    """The size of n numbers with padding, so that few sizes exist.
+
+    It is a multiple of `least`, or of a power of 2 of at most n/8 where that is larger.
+    """
+    step = max(least, 1 << max(n.bit_length() - 4, 0))
+    return -(-n // step) * step
 
 
 def listed_entries(x: SparseRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

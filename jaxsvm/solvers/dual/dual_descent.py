@@ -132,10 +132,11 @@ def dual_descent(
     unless alpha_i is at a bound and g points out of it by more than the largest violation of the
     pass before: then the row leaves the list (shrinking). The violation of a row is |g| where
     alpha_i can move that way. All rows are listed again when the violation of the listed ones is 3
-    per cent of that of all rows, and when ten visits of each row have gone by; then w is summed up
-    anew, and no row leaves in the next pass. The gap is about proportional to the violation: after
-    a pass over all rows it is looked at where the violation may be small enough. A look counts as
-    two visits. The run also ends where rounding leaves nothing to gain. The loop is
+    per cent of that of all rows, and when ten visits of each row have gone by. Then w is summed up
+    anew, and no row leaves in the next pass. The gap is about proportional to the violation. It is
+    computed after a pass over all rows whose violation may be small enough, and after 16 visits and
+    each doubling in any case. That counts as two visits. The run also ends where the gap has not
+    fallen by a tenth in twice the visits, and violations are near rounding. The loop is
     `engines.coordinate_descent`. It is for sparse rows and for many columns; with few columns and a
     large C coordinates move slowly, and `interior_point` is faster.
 
@@ -161,8 +162,9 @@ def dual_descent(
         ValueError: C or tol not a single positive number, another loss or bias, rounds out of
             range.
 
-    Differs from the paper: rows are visited in strides of primes, not in a random order; the gap
-        decides when to stop, not the violation; one threshold for both bounds.
+    Differs from the paper: rows are visited in strides of primes, not in a random order. The gap
+        decides when to stop, not the violation. There is one threshold for both bounds. Rows are
+        listed again earlier, by the rule above.
 
     Example:
         >>> import jax, jaxsvm
