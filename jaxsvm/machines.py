@@ -162,8 +162,7 @@ def fastest_linear(
     loss: Loss, rows: int, columns: int, is_dense: bool, bias: str = "feature"
 ) -> str:
     """The name of the fastest method of a linear machine for the loss and the shape of the rows."""
-    few = rows < columns and not is_dense and loss.quadratic is not None and bias != "free"
-    if loss.curvature is not None and not few:
+    if loss.curvature is not None:
         return "newton"
     if loss.quadratic is None:
         return "sdca"

@@ -77,17 +77,19 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             name = "interior_point" if is_auto and name == "augmented_lagrangian" else name
             return self._spec_by(name, x, loss, numbers)
         trial = self._spec_by(name, x, loss, numbers, most=rounds)
-        safe = self._spec_by("interior_point", x, loss, numbers)
+        name = "interior_point" if loss.curvature is None else "newton"
+        safe = self._spec_by(name, x, loss, numbers)
         return trial._replace(steps=1, instead=None if self.tol is None else safe)
 
     def _method(self, x: Any, rows: int, loss: Loss) -> str:
         """The solver's name, by `solver` or by what is fastest for so many rows, not merged."""
         if self.solver != "auto":
             return self.solver
+        is_smooth = loss.curvature is not None
+        if is_smooth and loss.quadratic is not None and rows < x.shape[1]:
+            return "newton" if loops_are_slow() else "dual_descent"
         name = fastest_linear(loss, rows, x.shape[1], not is_sparse(x))
-        if name == "dual_descent" and loops_are_slow():
-            return "sdca" if loss.curvature is None else "newton"
-        return name
+        return "sdca" if name == "dual_descent" and loops_are_slow() else name
 
     def _spec_by(
         self, name: str, x: Any, loss: Loss, numbers: dict[str, Any], most: int = ROUNDS

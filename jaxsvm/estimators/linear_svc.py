@@ -28,11 +28,11 @@ class LinearSVC(LinearSVM, BaseClassifier):
     loss, dual and solver have no effect.
 
     solver="auto" takes `jaxsvm.newton` for a loss with a continuous slope, such as the squared
-    hinge. For other losses of dense rows of at most 512 columns it takes `jaxsvm.interior_point`,
-    from 5,000 rows on after 150 steps of `jaxsvm.augmented_lagrangian` that have not met the
-    tolerance. Else, and for the squared hinge on sparse
-    rows fewer than columns, it takes `jaxsvm.dual_descent`; on up to 512 columns that is a trial of
-    200 visits of each row, before `interior_point`. Other penalties than "l2" take
+    hinge, and with fewer rows than columns `jaxsvm.dual_descent`. For other losses of dense rows of
+    at most 512 columns it takes `jaxsvm.interior_point`, or from 5,000 rows on
+    `jaxsvm.augmented_lagrangian`. Else it takes `jaxsvm.dual_descent`. The last two are a trial on
+    at most 512 columns. After 150 steps, or 200 visits of each row, the safer method begins anew.
+    Other penalties than "l2" take
     `jaxsvm.proximal_newton`, for a loss with a continuous slope.
 
     Args:
