@@ -47,7 +47,9 @@ def stored_range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     Implicit zeros are included.
     """
-    if x.nnz < x.shape[1]:  # memory is proportional to the entries, not to the columns
+    # with few entries, memory is proportional to the entries, not to the columns
+    few_entries = x.nnz < x.shape[1]
+    if few_entries:
         order = np.argsort(x.indices, kind="stable")
         columns, start, count = np.unique(x.indices[order], return_index=True, return_counts=True)
         values = x.data[order]
