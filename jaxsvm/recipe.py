@@ -645,6 +645,7 @@ def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Ca
         decorated: Any = wrapper
         decorated.result_type = result  # says that this is a factory, to `models.load` too
         decorated.rules, decorated.unchecked = rules, unchecked
+        decorated.__signature__ = signature  # which `inspect.signature` would work out each time
         if "<locals>" in factory.__qualname__:
             return wrapper
         return register(name, wrapper)

@@ -137,10 +137,10 @@ def checked_batch(
     if packed:
         x = pack_lists(x.indices, x.data, np.diff(x.indptr), int(x.shape[1]))
     else:
-        x = pad_rows(x) if sparse else jax.device_put(np.array(x, jax_dtype(x.dtype)))
+        x = pad_rows(x) if sparse else np.array(x, jax_dtype(x.dtype))
     index = np.arange(x.shape[0], dtype=np.int32)
     y, weight = y.astype(np.float64).astype(dtype), weight.astype(np.float64).astype(dtype)
-    y, index, weight, groups = jax.device_put((y, index, weight, groups))
+    x, y, index, weight, groups = jax.device_put((x, y, index, weight, groups))
     return Batch(x, y, index, weight, groups, Classes(names) if names else None)
 
 

@@ -132,7 +132,9 @@ def pad_columns(x: Any) -> Any:
     """The rows with columns of zeros appended, up to a multiple of 8."""
     d = -(-x.shape[1] // 8) * 8
     if not is_sparse(x):
-        return np.pad(x, ((0, 0), (0, d - x.shape[1])))
+        padded = np.zeros((x.shape[0], d), x.dtype)
+        padded[:, : x.shape[1]] = x
+        return padded
     return type(x)((x.data, x.indices, x.indptr), shape=(x.shape[0], d))
 
 

@@ -136,11 +136,11 @@ def by_columns(x: Any, constant: bool) -> Columns:
     return Columns(x, jnp.concatenate([dense.T, *ones]))
 
 
-def layout_of(constant: bool, most: int) -> Callable:
-    """The layout (data) -> data, by columns for rows of more than `most` columns."""
+def layout_of(constant: bool, by_matrix: Callable) -> Callable:
+    """The layout (data) -> data, by columns unless `by_matrix` says that X'SX is formed of rows."""
 
     def layout(data: Batch) -> Batch:
-        if data.x.shape[1] + constant <= most or shards(data.y.shape[0]) > 1:
+        if by_matrix(data.x) or shards(data.y.shape[0]) > 1:
             return data
         x: Any = by_columns(data.x, constant)
         return data._replace(x=x)

@@ -46,6 +46,7 @@ from .columns import Columns, add_columns, by_columns, layout_of, listed
 TOL = 1e-4  # default relative duality gap
 MOST_ROUNDS = 1000
 FEW = 512  # columns, up to which the matrix of a step is formed; the support of dense steps on it
+FEW_SPARSE = 256  # likewise, of sparse rows
 SWEEPS = 3  # of coordinate descent between two steps on the support
 INNER_GRAM, INNER_COLUMNS = 60, 30  # sweeps of one step at most
 GOAL_GRAM, GOAL_COLUMNS = 0.01, 0.1  # violation at their end, relative to that before
@@ -416,7 +417,7 @@ def proximal_newton(
             smooth_hinge, squared_eps_insensitive, or of your own.
         bias: "feature" (a constant feature 1, regularised with the others) or "none".
         system: "gram", which forms X'SX, or "columns". None: "gram" up to 512 columns with that of
-            the bias.
+            the bias, up to 256 of sparse rows.
         tol: relative duality gap to stop at, > 0; None: 1e-4; `fit(tol=)` overrides it.
         rounds: steps of one update at most; a whole number. An update ends once `tol` is met, or
             after three steps that gain no more than rounding. 20 halvings without a descent raise
@@ -463,7 +464,10 @@ def proximal_newton(
         )
     require(loss, "conjugate", "newton, whose penalty is the square of the norm")
     constant = bias == "feature"
-    most = {None: FEW, "gram": 10**9, "columns": 0}[system]
+
+    def by_matrix(x):
+        few = FEW_SPARSE if isinstance(x, SparseRows) else FEW
+        return x.shape[-1] + constant <= few if system is None else system == "gram"
 
     def init(key, data):
         dtype = accum_dtype(data.x)
@@ -473,7 +477,7 @@ def proximal_newton(
     def update(state, batch):
         dtype = state.v.dtype
         x: Any = batch.x
-        if state.v.shape[0] > most or isinstance(x, Columns):
+        if isinstance(x, Columns) or not by_matrix(x):
             x = by_columns(x, constant)
         else:
             x = x.toarray() if isinstance(x, SparseRows) else x
@@ -506,7 +510,7 @@ def proximal_newton(
         True,
         targets="labels" if loss.labels else "real",
         hooks=Hooks(
-            tol=tol, layout=layout_of(constant, most), validate=getattr(loss, "validate", None)
+            tol=tol, layout=layout_of(constant, by_matrix), validate=getattr(loss, "validate", None)
         ),
     )
 
