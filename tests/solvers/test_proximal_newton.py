@@ -21,6 +21,7 @@ from sklearn.svm import LinearSVC as Liblinear
 import jaxsvm
 from jaxsvm import losses
 from jaxsvm.estimators import LinearSVC, LinearSVCCV
+from jaxsvm.solvers.primal.columns import Columns
 from jaxsvm.testing import check_solver
 
 KEY = jax.random.key(0)
@@ -342,6 +343,16 @@ def test_weights_of_zero_have_no_derivatives_and_sparse_rows_have_the_same(x64):
     assert (dense[w == 0] == 0).all() and (dense[w != 0] != 0).all() and 0 < np.sum(w == 0) < D
     sparse = jax.jacobian(lambda lam: weights(lam, scipy.sparse.csr_matrix(X)))(0.05)
     np.testing.assert_allclose(sparse, dense, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("columns", "sparse", "by_columns"),
+    [(255, True, False), (256, True, True), (511, False, False), (512, False, True)],
+)
+def test_rows_of_many_columns_go_by_columns(columns, sparse, by_columns):
+    data = jaxsvm.dataset(np.eye(8, columns, dtype=np.float32), [1, -1] * 4, sparse=sparse)
+    solver = jaxsvm.proximal_newton(0.1, bias="feature")  # whose constant is a column, too
+    assert isinstance(solver.hooks.layout(data).x, Columns) is by_columns
 
 
 @pytest.mark.long
