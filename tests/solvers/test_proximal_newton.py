@@ -355,6 +355,18 @@ def test_rows_of_many_columns_go_by_columns(columns, sparse, by_columns):
     assert isinstance(solver.hooks.layout(data).x, Columns) is by_columns
 
 
+def test_traced_sparse_rows_keep_the_matrix_up_to_512_columns():
+    # their columns would be dense
+    data = jaxsvm.dataset(np.eye(8, 300, dtype=np.float32), [1, -1] * 4, sparse=True)
+    solver = jaxsvm.proximal_newton(0.1, bias="feature", tol=1e-6)
+    update = lambda data: solver.update(solver.init(KEY, data), data)
+    program = str(jax.make_jaxpr(update)(data))
+    assert "cholesky" in program
+    alone = jaxsvm.fit(solver, data, KEY, steps=1).model
+    inside = solver.model(jax.jit(update)(data)[0])
+    np.testing.assert_allclose(inside.w, alone.w, atol=1e-5)
+
+
 @pytest.mark.long
 def test_many_at_once_and_one_after_the_other_are_equal(x64):
     lams = jnp.array([0.01, 0.05, 0.2])

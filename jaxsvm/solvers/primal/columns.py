@@ -127,13 +127,20 @@ def by_columns(x: Any, constant: bool) -> Columns:
     if isinstance(x, Columns):
         return x
     if isinstance(x, SparseRows):
-        if can_be_packed(x) or (x.offsets is not None and not is_traced(x)):
+        if has_sparse_columns(x):
             return Columns(x, _packed_columns(x, constant))
         dense = x.toarray()
     else:
         dense = x
     ones = [jnp.ones((1, x.shape[0]), x.dtype)] if constant else []
     return Columns(x, jnp.concatenate([dense.T, *ones]))
+
+
+def has_sparse_columns(x: Any) -> bool:
+    """Whether `by_columns` packs the columns, those of known sparse rows on a CPU."""
+    if not isinstance(x, SparseRows):
+        return False
+    return can_be_packed(x) or (x.offsets is not None and not is_traced(x))
 
 
 def layout_of(constant: bool, by_matrix: Callable) -> Callable:

@@ -41,12 +41,12 @@ from ...recipe import (
 from ...risks import couples_rows, is_smooth
 from ...samplers import whole
 from ...types import Array, Hooks, Info, Loss, Solver, SparseRows
-from .columns import Columns, add_columns, by_columns, layout_of, listed
+from .columns import Columns, add_columns, by_columns, has_sparse_columns, layout_of, listed
 
 TOL = 1e-4  # default relative duality gap
 MOST_ROUNDS = 1000
 FEW = 512  # columns, up to which the matrix of a step is formed; the support of dense steps on it
-FEW_SPARSE = 256  # likewise, of sparse rows
+FEW_SPARSE = 256  # likewise, of known sparse rows on a CPU
 SWEEPS = 3  # of coordinate descent between two steps on the support
 INNER_GRAM, INNER_COLUMNS = 60, 30  # sweeps of one step at most
 GOAL_GRAM, GOAL_COLUMNS = 0.01, 0.1  # violation at their end, relative to that before
@@ -417,7 +417,7 @@ def proximal_newton(
             smooth_hinge, squared_eps_insensitive, or of your own.
         bias: "feature" (a constant feature 1, regularised with the others) or "none".
         system: "gram", which forms X'SX, or "columns". None: "gram" up to 512 columns with that of
-            the bias, up to 256 of sparse rows.
+            the bias, up to 256 of sparse rows outside of transformations.
         tol: relative duality gap to stop at, > 0; None: 1e-4; `fit(tol=)` overrides it.
         rounds: steps of one update at most; a whole number. An update ends once `tol` is met, or
             after three steps that gain no more than rounding. 20 halvings without a descent raise
@@ -466,7 +466,7 @@ def proximal_newton(
     constant = bias == "feature"
 
     def by_matrix(x):
-        few = FEW_SPARSE if isinstance(x, SparseRows) else FEW
+        few = FEW_SPARSE if has_sparse_columns(x) else FEW
         return x.shape[-1] + constant <= few if system is None else system == "gram"
 
     def init(key, data):
