@@ -313,11 +313,12 @@ def drive(
             result = advance(run, most)
             if result is None:
                 return run, rows, STEPS
-            run, table = result
-            rows += table
-            del result, table
-            if saver.path is not None:
-                saver.save(to_save(run))
+            with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
+                run, table = result
+                rows += table
+                del result, table
+                if saver.path is not None:
+                    saver.save(to_save(run))
             if bar:
                 bar.show(*show(run, rows[-1]))
             single = one_by_one or time.monotonic() - call >= LONGEST_CALL

@@ -749,6 +749,25 @@ def test_ctrl_c_within_save_returns_what_was_reached(tmp_path, monkeypatch):
     assert run.status == "interrupted: stopped after 8 steps; residual 2.0e+00"
 
 
+def test_ctrl_c_just_before_a_save_comes_after_it(tmp_path, monkeypatch):
+    """The file holds the run that is returned, and the curve its last row."""
+    path, save = tmp_path / "run.npz", saving.Saver.save
+
+    def interrupted(saver, state):
+        if int(state.step) == 8:
+            signal.raise_signal(signal.SIGINT)
+        save(saver, state)
+
+    monkeypatch.setattr(saving.Saver, "save", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run = fit(WHOLE, DATA, KEY, steps=30, every=4, save=path, on_interrupt="return")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert int(run.state.step) == 8 and run.info.step.tolist() == [4, 8]
+    same(models.load(path), run.state)
+
+
 def test_ctrl_c_ends_a_script_with_the_run_in_the_exception(monkeypatch):
     interrupt(monkeypatch, 3)
     with pytest.raises(

@@ -738,7 +738,6 @@ def test_vmap_is_a_loop_and_derivatives_are_differences(x64):
 
 
 def test_one_program_for_all_numbers():
-    jax.clear_caches()  # so that the package does not let its programs go between two fits
     data, events = dataset(), listen()
     run = lambda C, sigma, tol: fit(solver(C=C, kernel=kernels.rbf(sigma)), data, tol=tol)
     first = run(1.0, 0.5, 1e-3)
