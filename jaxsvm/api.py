@@ -6,6 +6,7 @@ from typing import Any as _Any
 # Modules with more names than are gathered here
 from . import averaging as averaging
 from . import budget as budget
+from . import calibration as calibration
 from . import data as data
 from . import features as features
 from . import kernels as kernels
@@ -22,6 +23,9 @@ from . import wrappers as wrappers
 # Averages and projections, as optax transforms
 from .averaging import average_iterates as average_iterates
 from .averaging import averaged_params as averaged_params
+
+# Probabilities
+from .calibration import calibrate as calibrate
 
 # Data
 from .data import dataset as dataset

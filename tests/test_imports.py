@@ -34,7 +34,7 @@ LAYERS = (
     ("engines",),
     ("wrappers",),
     ("solvers",),
-    ("data", "machines", "metrics"),
+    ("calibration", "data", "machines", "metrics"),
     ("loops",),
     ("api",),
     ("estimators", "plots", "testing", "commands", "__main__"),

@@ -20,7 +20,7 @@ from .base import Targets
 from .classifier import BaseClassifier
 from .kernel_svm import KernelSVM
 from .pairs import Pairs
-from .probabilities import couple, fit_sigmoid, sigmoid, units_of
+from .probabilities import coupled, fit_sigmoids, sigmoid, units_of
 
 FOLDS = 5  # of the cross-validation of probabilities, as in LIBSVM
 
@@ -150,14 +150,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
             pairs = np.flatnonzero((total[first] > 0) & (total[second] > 0))
             values = -values if len(present) == 2 else values  # > 0 for the first class
             score[np.ix_(held_out, pairs)] = values
-        sigmoids = []
-        for pair, (a, b) in enumerate(zip(first, second, strict=True)):
-            among = (classes == a) | (classes == b)
-            sigmoids.append(
-                fit_sigmoid(score[among, pair], classes[among] == a, share[among], count[among])
-            )
-        A, B = np.array(sigmoids).T
-        self._sigmoids = (A, B)
+        A, B = self._sigmoids = fit_sigmoids(score, classes, share, count, k)
         if (A > 0).any():
             pair = int(np.argmax(A))
             one, other = self.classes_[[first[pair], second[pair]]].tolist()
@@ -203,7 +196,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         score = check_values(score).reshape(len(score), -1)
         k = len(self.classes_)
         pairs = sigmoid(-score if k == 2 else score, A, B)
-        return np.hstack([pairs, 1 - pairs]) if k == 2 else couple(pairs, k)
+        return np.hstack([pairs, 1 - pairs]) if k == 2 else coupled(pairs, k)
 
     @available_if(lambda self: self._check_probable())
     def predict_log_proba(self, X: Any) -> np.ndarray:

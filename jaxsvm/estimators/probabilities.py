@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+from ..calibration import couple, fit_sigmoid
+from ..objectives.evaluate import in_float64
+from ..types import Array
+from .preprocess import bucket_size
 
 MOST_UNITS = 100  # of one row, however many copies it stands for
 
@@ -31,53 +38,32 @@ def units_of(group: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndar
     )
 
 
-def fit_sigmoid(
-    score: np.ndarray,
-    positive: np.ndarray,
-    weight: np.ndarray,
-    count: np.ndarray,
-    steps: int = 100,
-) -> tuple[float, float]:
-    """A and B of P(positive | score) = 1 / (1 + exp(A score + B)), by maximum likelihood.
-
-    With n+ positive rows and n- others the targets are (n+ + 1) / (n+ + 2) and 1 / (n- + 2). The
-    method is Newton's with a line search.
+def fit_sigmoids(
+    score: np.ndarray, place: np.ndarray, weight: np.ndarray, count: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """A and B of P(first class of a pair | score) = 1 / (1 + exp(A score + B)), (k(k-1)/2,).
 
     Args:
-        score: (n,) decision values of rows that were not trained on.
-        positive: (n,) booleans.
+        score: (n, k(k-1)/2) decision values of rows that were not trained on.
+        place: (n,) numbers of the classes.
         weight: (n,) weights.
-        count: (n,) numbers of copies, which n+ and n- count.
-        steps: Newton steps at most.
-
-    Reference: J. Platt, Probabilistic outputs for support vector machines, 1999; H.-T. Lin, C.-J.
-        Lin, R. C. Weng, A note on Platt's probabilistic outputs for support vector machines,
-        Machine Learning 68, 2007, section 3.
+        count: (n,) numbers of copies, of which Platt's targets have the sums.
+        k: the number of classes.
     """
-    n_positive, n_negative = float(count[positive].sum()), float(count[~positive].sum())
-    target = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
-    features = np.stack([np.asarray(score, np.float64), np.ones(len(score))], axis=1)
+    padding = bucket_size(len(place)) - len(place)
+    arrays = (np.pad(a, ((0, padding), (0, 0))[: a.ndim]) for a in (score, place, weight, count))
+    return _fit_sigmoids(tuple(arrays), (), (k,))
 
-    def objective(point):
-        z = features @ point
-        return float(weight @ (np.logaddexp(0, -z) + target * z))
 
-    point = np.array([0.0, np.log((n_negative + 1) / (n_positive + 1))])
-    value = objective(point)
-    for _ in range(steps):
-        p = np.exp(-np.logaddexp(0, features @ point))
-        gradient = features.T @ (weight * (target - p))
-        if np.abs(gradient).max() < 1e-8 * weight.sum():
-            break
-        hessian = (features * (weight * p * (1 - p))[:, None]).T @ features + 1e-12 * np.eye(2)
-        direction = -np.linalg.solve(hessian, gradient)
-        slope, step = float(gradient @ direction), 1.0
-        while (new := objective(point + step * direction)) > value + 1e-4 * step * slope:
-            step /= 2
-            if step < 1e-10:  # rounding hides any further decrease
-                return float(point[0]), float(point[1])
-        point, value = point + step * direction, new
-    return float(point[0]), float(point[1])
+@in_float64
+def _fit_sigmoids(score: Array, place: Array, weight: Array, count: Array, k: int) -> tuple:
+    def of_pair(score, first, second):
+        among = (place == first) | (place == second)
+        weights, counts = (jnp.where(among, a, 0) for a in (weight, count))
+        curve = fit_sigmoid(score, place == first, weights, counts)
+        return curve.slope, curve.offset
+
+    return jax.vmap(of_pair, (1, 0, 0))(score, *map(jnp.asarray, np.triu_indices(k, 1)))
 
 
 def sigmoid(score: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -85,26 +71,7 @@ def sigmoid(score: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return np.clip(np.exp(-np.logaddexp(0, score * A + B)), 1e-7, 1 - 1e-7)
 
 
-def couple(pairs: np.ndarray, k: int) -> np.ndarray:
-    """Class probabilities (n, k) from those of the first class of each pair, (n, k(k-1)/2).
-
-    They minimise sum_{a != b} (r_ba p_a - r_ab p_b)^2 over sum_a p_a = 1, where r_ab is the
-    probability of a among a and b. This is a linear system of k + 1 equations for each row.
-
-    Reference: T.-F. Wu, C.-J. Lin, R. C. Weng, Probability estimates for multi-class classification
-        by pairwise coupling, JMLR 5, 2004, section 4.
-    """
-    first, second = np.triu_indices(k, 1)
-    blocks = []
-    for part in np.array_split(pairs, max(1, len(pairs) // 4096)):
-        r = np.zeros((len(part), k, k))
-        r[:, first, second], r[:, second, first] = part, 1 - part
-        system = np.zeros((len(part), k + 1, k + 1))
-        system[:, :k, :k] = -np.swapaxes(r, 1, 2) * r
-        system[:, np.arange(k), np.arange(k)] = np.sum(r**2, axis=1)
-        system[:, k, :k] = system[:, :k, k] = 1
-        right = np.zeros((len(part), k + 1, 1))
-        right[:, k] = 1
-        p = np.clip(np.linalg.solve(system, right)[:, :k, 0], 0, None)
-        blocks.append(p / p.sum(axis=1, keepdims=True))
-    return np.concatenate(blocks)
+def coupled(pairs: np.ndarray, k: int) -> np.ndarray:
+    """As `calibration.couple`, a block of rows at a time."""
+    blocks = np.array_split(pairs, max(1, len(pairs) // 4096))
+    return np.concatenate([couple(block, k, np) for block in blocks])

@@ -15,6 +15,7 @@ from ..recipe import check_choice, fields_of
 from ..types import Array, Batch, check_weights
 from .checks import check_kernels, check_limit, check_solver, check_targets
 
+SCORES = ("error", "risk", "log_loss", "brier", "auc")
 SEARCHES = ("grid", "race", "gradient")
 
 
@@ -37,7 +38,7 @@ def check_arguments(
     check_weights("data", data)
     check_key("key", key)
     if not callable(score):
-        check_choice("score", score, ("error", "risk"))
+        check_choice("score", score, SCORES)
     check_choice("rule", rule, ("best", "one_se"))
     check_choice("search", search, SEARCHES)
     if search == "gradient" and rule != "best":

@@ -100,9 +100,11 @@ def select(
         groups: (n,) a name or number of the group of each row; rows of one group are in one fold.
             None: the queries of the data, if it has them.
         score: "error", the weighted share of misclassified rows, or the mean squared error of real
-            targets; "risk", the mean hinge loss, or absolute error; or a function of decision
-            values (m,) or (m, classes), targets (m,) and weights (m,) of a fold, NumPy arrays, ->
-            a number. The least is best.
+            targets; "risk", the mean hinge loss, or absolute error; "log_loss" or "brier", of
+            probabilities by sigmoids that were fitted to the other folds, each class against the
+            rest; "auc", one minus the area under the ROC curve, of more than two classes the mean
+            over them; or a function of decision values (m,) or (m, classes), targets (m,) and
+            weights (m,) of a fold, NumPy arrays, -> a number. The least is best.
         rule: of the model: "best", the least mean score, or "one_se", the strongest regularisation
             within one standard error of it. Among equal scores both take the strongest
             regularisation.
@@ -241,7 +243,19 @@ def select(
     status = _status(table, limits, results.count, race, time.monotonic() - start)
     status = status if search_result is None else f"{search_result.status}; {status}"
     classes = classes_of(fields_of(first).targets, data._replace(classes=names))
-    selection = Selection(table, arrays["values"], fold, model, certificate, rule, status, classes)
+    targets, weight = np.asarray(data.y), np.asarray(data.weight)
+    selection = Selection(
+        table,
+        arrays["values"],
+        fold,
+        model,
+        certificate,
+        rule,
+        status,
+        classes,
+        targets,
+        weight,
+    )
     return file.finish(selection)
 
 

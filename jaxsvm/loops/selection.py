@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import printing
+from ..calibration import Calibrated, calibrate_columns, check_method, columns_of
+from ..models import Classifier, OneVsOne
 from ..recipe import static, struct
 from ..types import Certificate
 from .sweeping import Table
@@ -166,6 +168,8 @@ class Selection:
     rule: str = static(default="best")  # "best" or "one_se"
     status: str = static(default="")  # one sentence on what was run
     classes: Any = None  # what `predict` gives, `models.Classes`
+    targets: np.ndarray | None = None  # (n,)  labels, class numbers or real, of the rows
+    weight: np.ndarray | None = None  # (n,)  of the rows
 
     def __repr__(self) -> str:
         return printing.of_selection(self)
@@ -181,6 +185,50 @@ class Selection:
     def classifier(self) -> Any:
         """As `Fit.classifier`."""
         return self.classes.classifier(self.model)
+
+    def calibrated(self, method: str = "sigmoid", coupling: str = "rest") -> Calibrated:
+        """Class probabilities of `model`, fitted to its decision values out of fold: no refit.
+
+        Args:
+            method: "sigmoid", "isotonic" or "temperature", as of `jaxsvm.calibrate`.
+            coupling: "rest" or "pairs", as of `jaxsvm.calibrate`; values of pairs are differences
+                of those of classes.
+
+        Raises:
+            ValueError: real targets; a method or a coupling that is none of those named; "pairs" of
+                a `OneVsOne`, of which `scores` holds the votes; a selection of an older version.
+
+        Example:
+            >>> import jax, jaxsvm, numpy as np
+            >>> x = np.random.default_rng(0).normal(size=(60, 2))
+            >>> data = jaxsvm.dataset(x, np.where(x[:, 0] > 0, "b", "a"))
+            >>> found = jaxsvm.select(jaxsvm.linear_svm, data, jax.random.key(0),
+            ...     C=jaxsvm.C_grid(3), progress=False)
+            >>> chances = found.calibrated()
+            >>> chances.classes, chances([[-1.0, 0.0], [1.0, 0.0]]).round(1).tolist()
+            (('a', 'b'), [[1.0, 0.0], [0.0, 1.0]])
+        """
+        coupling = check_method(method, coupling)
+        if self.targets is None or self.weight is None:
+            raise ValueError("this selection is of an older version, without targets: select anew")
+        named = isinstance(self.model, Classifier)
+        model = self.model.inner if named else self.model
+        names = self.model.classes if named else self.classes.names
+        if not names:
+            raise ValueError("the targets are real: probabilities are those of classes")
+        if coupling == "pairs" and isinstance(model, OneVsOne):
+            raise ValueError(
+                "scores holds the votes of a OneVsOne, not the values of its pairs: take "
+                "coupling='rest', or jaxsvm.calibrate(model, data) with rows of their own"
+            )
+        place = self.table.one_se_place if self.rule == "one_se" else self.table.place
+        used = np.flatnonzero(self.fold >= 0)
+        values, targets, weight = (
+            np.asarray(a)[used] for a in (self.scores[place], self.targets, self.weight)
+        )
+        number = np.where(targets > 0, targets, 0).astype(np.int32)
+        columns = columns_of(values, coupling)
+        return calibrate_columns(model, columns, number, weight, method, coupling, names)
 
     @property
     def best(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from jaxsvm import estimators, kernels
 from jaxsvm.estimators import SVC, NuSVC
-from jaxsvm.estimators.probabilities import couple, fit_sigmoid, units_of
+from jaxsvm.estimators.probabilities import coupled, fit_sigmoids, units_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore::FutureWarning")
 
@@ -374,6 +374,11 @@ def test_sparse_rows_are_dense_ones(kernel):
 # Probabilities.
 
 
+def fit_sigmoid(score, positive, weight, count):
+    A, B = fit_sigmoids(score[:, None], np.where(positive, 0, 1), weight, count, 2)
+    return A.item(), B.item()
+
+
 def test_sigmoids_are_those_of_scipy():
     random = np.random.default_rng(0)
     for scale, offset in ((1.0, 0.0), (30.0, 4.0), (1e-3, -2.0)):
@@ -402,7 +407,7 @@ def test_coupled_probabilities_minimise_their_objective(k):
     random = np.random.default_rng(0)
     first, second = np.triu_indices(k, 1)
     pairs = np.clip(random.random((4, len(first))), 1e-3, 1 - 1e-3)
-    for r, p in zip(pairs, couple(pairs, k), strict=True):
+    for r, p in zip(pairs, coupled(pairs, k), strict=True):
         objective = lambda p, r=r: np.sum(((1 - r) * p[first] - r * p[second]) ** 2)
         sums = {"type": "eq", "fun": lambda p: p.sum() - 1}
         best = scipy.optimize.minimize(
@@ -413,7 +418,7 @@ def test_coupled_probabilities_minimise_their_objective(k):
     # Where the pairs agree with probabilities, these come out.
     true = random.dirichlet(np.ones(k), 10)
     np.testing.assert_allclose(
-        couple(true[:, first] / (true[:, first] + true[:, second]), k), true, atol=1e-9
+        coupled(true[:, first] / (true[:, first] + true[:, second]), k), true, atol=1e-9
     )
 
 

@@ -1,0 +1,573 @@
+"""Class probabilities of a model, from its decision values at rows that it was not trained on."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .checks import shown
+from .models import Classifier, Mapped, OneVsOne, check_values, decision_values
+from .numerics import is_traced
+from .objectives.evaluate import in_float64
+from .recipe import check_choice, static, struct
+from .types import Array, Batch, check_weights
+
+METHODS = ("sigmoid", "isotonic", "temperature")
+COUPLINGS = ("rest", "pairs")
+LEAST = 1e-7  # probability of one of two classes, before pairs are coupled
+WIDEST = 10.0  # largest |log| of a temperature, in units of the largest value
+
+
+@struct
+class Sigmoid:
+    """P(positive | score) = 1 / (1 + exp(slope score + offset)), with the signs of LIBSVM."""
+
+    slope: Array  # ()
+    offset: Array  # ()
+
+    def __call__(self, score: Array) -> Array:
+        """(n,) -> (n,)."""
+        return jax.nn.sigmoid(-(self.slope * score + self.offset))
+
+
+@struct
+class Isotonic:
+    """An ascending function, linear between its points and constant outside of them."""
+
+    score: Array  # (m,) ascending
+    value: Array  # (m,) ascending, in [0, 1]
+
+    def __call__(self, score: Array) -> Array:
+        """(n,) -> (n,)."""
+        return jnp.interp(score, self.score, self.value)
+
+
+@struct
+class Temperature:
+    """softmax(scale f) of values f (n, k); of two classes f is (-score, score)/2."""
+
+    scale: Array  # ()
+
+    def __call__(self, values: Array) -> Array:
+        """(n, k) -> (n, k)."""
+        return jax.nn.softmax(self.scale * values, axis=1)
+
+
+def _logistic(point: Array, rows: tuple[Array, ...]) -> Array:
+    """The mean loss of a sigmoid, ()."""
+    score, target, share = rows
+    z = point[0] * score + point[1]
+    return jnp.sum(share * (jax.nn.softplus(-z) + target * z))
+
+
+def _newton_step(point: Array, rows: tuple[Array, ...]) -> tuple[Array, Array]:
+    """The gradient of `_logistic`, (2,), and Newton's direction, (2,)."""
+    score, target, share = rows
+    p = jax.nn.sigmoid(-(point[0] * score + point[1]))
+    rest, curvature = share * (target - p), share * p * (1 - p)
+    slope, level = jnp.sum(rest * score), jnp.sum(rest)
+    moments = [jnp.sum(curvature * score**k) for k in (2, 1, 0)]
+    a, b, c = lax.stop_gradient((moments[0] + 1e-12, moments[1], moments[2] + 1e-12))
+    direction = jnp.stack([b * level - c * slope, b * slope - a * level]) / (a * c - b * b)
+    return jnp.stack([slope, level]), direction
+
+
+def fit_sigmoid(
+    score: Array, positive: Array, weight: Array, count: Array | None = None, steps: int = 100
+) -> Sigmoid:
+    """The sigmoid of the largest likelihood, by Newton's method with a line search.
+
+        minimise  sum_i weight_i (log(1 + exp(-z_i)) + t_i z_i),  z_i = slope score_i + offset,
+        t_i = (n+ + 1) / (n+ + 2) of positive rows, 1 / (n- + 2) of the others
+
+    Its derivatives are those of the minimiser.
+
+    Args:
+        score: (n,) decision values.
+        positive: (n,) truth values.
+        weight: (n,) weights, >= 0.
+        count: (n,) of what n+ and n- are the sums; None: the weights.
+        steps: Newton steps at most.
+
+    Reference: J. Platt, Probabilistic outputs for support vector machines, 1999; H.-T. Lin, C.-J.
+        Lin, R. C. Weng, A note on Platt's probabilistic outputs for support vector machines,
+        Machine Learning 68, 2007, section 3.
+    """
+    dtype, tiny = score.dtype, jnp.finfo(score.dtype).tiny
+    count = weight if count is None else count
+    n_positive = jnp.sum(jnp.where(positive, count, 0))
+    n_negative = jnp.sum(jnp.where(positive, 0, count))
+    target = jnp.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
+    used = jnp.where(weight > 0, score, 0)
+    unit = lax.stop_gradient(jnp.maximum(jnp.max(jnp.abs(used)), tiny))
+    rows = used / unit, target, weight / jnp.maximum(jnp.sum(weight), tiny)
+    frozen = lax.stop_gradient(rows)
+
+    def step(carry):
+        point, value, _, k = carry
+        gradient, direction = _newton_step(point, frozen)
+        slope = jnp.sum(gradient * direction)
+        at = lambda size: (size, _logistic(point + size * direction, frozen))
+        size, new = lax.while_loop(
+            lambda trial: (trial[1] > value + 1e-4 * trial[0] * slope) & (trial[0] > 1e-10),
+            lambda trial: at(trial[0] / 2),
+            at(jnp.ones((), dtype)),
+        )
+        # else rounding hides any further decrease
+        moves = (size > 1e-10) & (jnp.max(jnp.abs(gradient)) > jnp.finfo(dtype).eps ** 0.5)
+        point = jnp.where(moves, point + size * direction, point)
+        return point, jnp.where(moves, new, value), moves, k + 1
+
+    prior = lax.stop_gradient(jnp.log((n_negative + 1) / (n_positive + 1)))
+    start = jnp.stack([jnp.zeros((), dtype), prior])
+    carry = start, _logistic(start, frozen), jnp.ones((), bool), jnp.zeros((), jnp.int32)
+    point = lax.while_loop(lambda carry: carry[2] & (carry[3] < steps), step, carry)[0]
+    point = point + _newton_step(point, rows)[1]
+    return Sigmoid(point[0] / unit, point[1])
+
+
+def fit_isotonic(score: Array, positive: Array, weight: Array) -> Isotonic:
+    """The ascending function of the least squares, by pooling adjacent violators.
+
+        minimise  sum_i weight_i (value(score_i) - [row i is positive])^2
+
+    Rows of equal score are one. Its derivatives are those for the same pools.
+
+    Args:
+        score: (n,) decision values.
+        positive: (n,) truth values.
+        weight: (n,) weights, >= 0.
+
+    Returns:
+        A function of n points; those of weight 0 repeat others.
+
+    Reference: R. E. Barlow, D. J. Bartholomew, J. M. Bremner, H. D. Brunk, Statistical inference
+        under order restrictions, 1972, chapter 1; B. Zadrozny, C. Elkan, Transforming classifier
+        scores into accurate multiclass probability estimates, KDD 2002.
+    """
+    n, used = score.shape[0], weight > 0
+    # rows of weight 0 have no place of their own
+    score = jnp.where(used, score, jnp.max(jnp.where(used, score, -jnp.inf)))
+    order = jnp.argsort(lax.stop_gradient(score))
+    score, weight = score[order], weight[order]
+    target = jnp.where(positive[order], weight, 0)
+    new = lax.stop_gradient(score[1:] > score[:-1])
+    point = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(new.astype(jnp.int32))])
+    sums = lambda a, group: jax.ops.segment_sum(a, group, n)
+    pool = _pools(*lax.stop_gradient((sums(target, point), sums(weight, point))))[point]
+    total = sums(weight, pool)
+    value = sums(target, pool) / jnp.where(total > 0, total, 1)
+    return Isotonic(score, value[pool])
+
+
+def _pools(total: Array, weight: Array) -> Array:
+    """The pool of each of n points of ascending score, (n,) int32, numbered in their order.
+
+    Args:
+        total: (n,) weighted sums of targets.
+        weight: (n,) sums of weights; a point without joins the pool before it.
+    """
+    n = total.shape[0]
+
+    def add(i, pools):
+        """A pool of point i, which takes in the last ones while their mean is not below its own."""
+        totals, weights, first, count = pools
+        last = lambda a, count: a[jnp.maximum(count - 1, 0)]
+
+        def is_above(pool):
+            mass, size, _, count = pool
+            return (count > 0) & (last(totals, count) * size >= mass * last(weights, count))
+
+        def take_in(pool):
+            mass, size, _, count = pool
+            return (
+                mass + last(totals, count),
+                size + last(weights, count),
+                last(first, count),
+                count - 1,
+            )
+
+        *pool, count = lax.while_loop(is_above, take_in, (total[i], weight[i], i, count))
+        put = lambda a, value: a.at[count].set(value)
+        return *map(put, (totals, weights, first), pool), count + 1
+
+    zeros = jnp.zeros(n, jnp.int32)
+    start = jnp.zeros_like(total), jnp.zeros_like(weight), zeros, jnp.zeros((), jnp.int32)
+    _, _, first, count = lax.fori_loop(0, n, add, start)
+    is_first = zeros.at[first].add((jnp.arange(n) < count).astype(jnp.int32))
+    return jnp.cumsum(is_first) - 1
+
+
+def fit_temperature(values: Array, place: Array, weight: Array) -> Temperature:
+    """The scale of the softmax of the largest likelihood, by bisection on its logarithm.
+
+        minimise  sum_i weight_i (log sum_c exp(scale f_ic) - scale f_iy),  scale > 0
+
+    The scale is within a factor of exp(10) of one over the largest |f|. Its derivatives are those
+    of the minimiser.
+
+    Args:
+        values: (n, k) decision values f.
+        place: (n,) numbers of the classes.
+        weight: (n,) weights, >= 0.
+
+    Reference: C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, On calibration of modern neural
+        networks, ICML 2017, section 4.2.
+    """
+    tiny = jnp.finfo(values.dtype).tiny
+    used = jnp.where((weight > 0)[:, None], values, 0)
+    unit = lax.stop_gradient(jnp.maximum(jnp.max(jnp.abs(used)), tiny))
+    rows = used / unit, weight / jnp.maximum(jnp.sum(weight), tiny)
+
+    def slopes(scale, rows):
+        """The first and the second derivative of the mean loss in the scale."""
+        f, share = rows
+        p = jax.nn.softmax(scale * f, axis=1)
+        mean = jnp.sum(p * f, axis=1)
+        own = jnp.take_along_axis(f, place[:, None], axis=1)[:, 0]
+        second = jnp.sum(p * (f - mean[:, None]) ** 2, axis=1)
+        return jnp.sum(share * (mean - own)), jnp.sum(share * second)
+
+    frozen = lax.stop_gradient(rows)
+
+    def halve(_, ends):
+        low, high = ends
+        middle = (low + high) / 2
+        rises = slopes(jnp.exp(middle), frozen)[0] > 0
+        return jnp.where(rises, low, middle), jnp.where(rises, middle, high)
+
+    end = jnp.full((), WIDEST, values.dtype)
+    scale = jnp.exp(sum(lax.fori_loop(0, 60, halve, (-end, end))) / 2)
+    first, second = slopes(scale, rows)
+    is_inside = (jnp.abs(jnp.log(scale)) < WIDEST - 1e-3) & (second > tiny)
+    step = first / lax.stop_gradient(jnp.where(is_inside, second, 1))
+    return Temperature(jnp.where(is_inside, scale - step, scale) / unit)
+
+
+def couple(pairs: Any, k: int, xp: Any = jnp) -> Any:
+    """Class probabilities (n, k) from those of the first class of each pair, (n, k(k-1)/2).
+
+    They minimise sum_{a != b} (r_ba p_a - r_ab p_b)^2 over sum_a p_a = 1, where r_ab is the
+    probability of a among a and b. This is a linear system of k + 1 equations for each row.
+
+    Args:
+        pairs: in the order (0, 1), (0, 2), ..., (k-2, k-1).
+        k: the number of classes.
+        xp: jax.numpy or numpy.
+
+    Reference: T.-F. Wu, C.-J. Lin, R. C. Weng, Probability estimates for multi-class classification
+        by pairwise coupling, JMLR 5, 2004, section 4.
+    """
+    first, second = np.triu_indices(k, 1)
+    number, upper = np.zeros((k, k), int), np.zeros((k, k), bool)
+    number[first, second] = number[second, first] = np.arange(len(first))
+    upper[first, second] = True
+    of_first = pairs[:, number]
+    r = xp.where(upper, of_first, 1 - of_first) * (upper | upper.T).astype(pairs.dtype)
+    diagonal = np.eye(k, dtype=pairs.dtype) * xp.sum(r**2, axis=1)[:, None, :]
+    edge = np.zeros((k + 1, k + 1), pairs.dtype)
+    edge[k, :k] = edge[:k, k] = 1
+    system = xp.pad(diagonal - xp.swapaxes(r, 1, 2) * r, ((0, 0), (0, 1), (0, 1))) + edge
+    right = np.zeros((1, k + 1, 1), pairs.dtype)
+    right[:, k] = 1
+    p = xp.clip(xp.linalg.solve(system, xp.broadcast_to(right, (len(pairs), k + 1, 1))), 0, None)
+    p = p[:, :k, 0]
+    return p / xp.sum(p, axis=1, keepdims=True)
+
+
+@struct
+class Columns:
+    """The values that curves are fitted to, (n, d) -> (n, m); `coupling` as of `Calibrated`."""
+
+    model: Any
+    coupling: str = static()
+
+    def __call__(self, x: Any) -> Array:
+        """Values of the rows, those of pairs > 0 for the first class."""
+        inner = self.model
+        while isinstance(inner, Mapped) and self.coupling == "pairs":
+            x, inner = inner.phi(x), inner.inner
+        if self.coupling == "pairs" and isinstance(inner, OneVsOne):
+            return inner.pairs(x)
+        return columns_of(self.model(x), self.coupling)
+
+
+def columns_of(values: Any, coupling: str) -> Any:
+    """As `Columns`, of decision values (n,) of two classes or (n, k)."""
+    if values.ndim == 1 and coupling == "rest":
+        return values[:, None]
+    if values.ndim == 1:
+        xp = np if isinstance(values, np.ndarray) else jnp
+        values = xp.stack([-values / 2, values / 2], axis=1)
+    if coupling != "pairs":
+        return values
+    first, second = np.triu_indices(values.shape[1], 1)
+    return values[:, first] - values[:, second]
+
+
+def number_of_classes(columns: Any, coupling: str) -> int:
+    """k, of columns (n, m)."""
+    m = columns.shape[1]
+    return int((1 + (1 + 8 * m) ** 0.5) / 2) if coupling == "pairs" else max(m, 2)
+
+
+def fit_curves(
+    columns: Array, place: Array, weight: Array, method: str, coupling: str, k: int
+) -> Any:
+    """The curves of all columns, stacked, or the `Temperature`.
+
+    Args:
+        columns: (n, m) of `Columns`.
+        place: (n,) int numbers of the classes.
+        weight: (n,) weights, >= 0.
+        method: one of `METHODS`.
+        coupling: as of `Calibrated`.
+        k: the number of classes.
+    """
+    if method == "temperature":
+        return fit_temperature(columns, place, weight)
+    weights = jnp.broadcast_to(weight[:, None], columns.shape)
+    if coupling == "pairs":
+        first, second = (jnp.asarray(classes) for classes in np.triu_indices(k, 1))
+        positive = place[:, None] == first
+        weights = jnp.where(positive | (place[:, None] == second), weights, 0)
+    else:
+        of_column = jnp.ones(1, int) if columns.shape[1] == 1 else jnp.arange(k)
+        positive = place[:, None] == of_column
+    fit = fit_isotonic if method == "isotonic" else fit_sigmoid
+    return jax.vmap(fit, in_axes=1)(columns, positive, weights)
+
+
+def probabilities(curve: Any, columns: Array, coupling: str, k: int) -> Array:
+    """The probabilities of the k classes, (n, k)."""
+    if coupling == "softmax":
+        return curve(columns)
+    p = jax.vmap(lambda curve, score: curve(score), (0, 1), 1)(curve, columns)
+    if coupling == "pairs":
+        return couple(jnp.clip(p, LEAST, 1 - LEAST), k)
+    if p.shape[1] == 1:
+        return jnp.concatenate([1 - p, p], axis=1)
+    total = jnp.sum(p, axis=1, keepdims=True)
+    return jnp.where(total > 0, p / jnp.where(total > 0, total, 1), 1 / k)
+
+
+@struct
+class Calibrated:
+    """Class probabilities of a model, as `calibrate` and `Selection.calibrated` make them.
+
+    `coupling` says how those of more than two classes come about. "rest": one curve for each class
+    against the rest, divided by their sum. "pairs": one for each pair, coupled by `couple`.
+    "softmax": of the values times one scale.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0]], ["b", "a", "b", "a"])
+        >>> result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, jax.random.key(0))
+        >>> chances = calibrate(result.classifier, data)
+        >>> chances([[0.0], [2.0]]).round(1).tolist(), chances.predict([[2.0]]).tolist()
+        ([[0.5, 0.5], [0.3, 0.7]], ['b'])
+    """
+
+    model: Any  # rows -> (n,) for two classes, (n, k) for k
+    curve: Any  # stacked `Sigmoid`s or `Isotonic`s of the columns, or a `Temperature`
+    coupling: str = static()
+    classes: tuple = static()  # their names, in the order of the columns of probabilities
+
+    def __call__(self, x: Any) -> Array:
+        """The probabilities of the classes, (n, d) -> (n, k)."""
+        values = Columns(self.model, self.coupling)(x)
+        return probabilities(self.curve, values, self.coupling, len(self.classes))
+
+    def predict(self, x: Any) -> np.ndarray:
+        """The names of the most probable classes, (n, d) -> (n,), on the host."""
+        return np.asarray(self.classes)[np.argmax(decision_values(self, x), axis=1)]
+
+    def of_values(self, values: Any) -> np.ndarray:
+        """The probabilities (n, k) from the model's decision values, (n,) or (n, k), on the host.
+
+        Args:
+            values: of the model.
+        """
+        values = np.asarray(values)
+        rows = values.reshape(len(values), -1)
+        return decision_values(dataclasses.replace(self, model=_Identity(values.ndim)), rows)
+
+
+@struct
+class _Identity:
+    """Rows that are decision values: (n, 1) -> (n,) for `rank` 1."""
+
+    rank: int = static()
+
+    def __call__(self, x: Array) -> Array:
+        return x[:, 0] if self.rank == 1 else x
+
+
+def calibrate(
+    model: Any, data: Batch, *, method: str = "sigmoid", coupling: str = "rest"
+) -> Calibrated:
+    """Class probabilities of a model, fitted to rows that it was not trained on.
+
+    "sigmoid" (Platt) has two numbers for each class, "isotonic" any ascending function, which needs
+    some 1,000 rows, "temperature" one number for all classes: softmax(scale f), of two classes with
+    f = (-score, score)/2. The most probable class need not be that of the largest value.
+
+    Args:
+        model: (n, d) -> (n,) for two classes, (n, k) for k; a `Classifier`, such as
+            `result.classifier`, keeps its names.
+        data: rows of classes, labels or class numbers, on which the model was not trained: values
+            of training rows are too far from 0. `Selection.calibrated` needs none.
+        method: "sigmoid", "isotonic" or "temperature". Structure.
+        coupling: of more than two classes, "rest": one curve for each class against the rest,
+            divided by their sum; "pairs": one for each pair of classes, by the difference of their
+            values, or by the pair's own of a `OneVsOne`, coupled as in LIBSVM. It has no effect on
+            two classes, nor on a temperature. Structure.
+
+    Returns:
+        `Calibrated`: rows -> (n, k) probabilities, in the order of its `classes`. The fit is in
+        float64. In transformations it is in the dtype of the model, and has derivatives in the
+        values and weights.
+
+    Raises:
+        TypeError: model or data of another type. ValueError: method or coupling not one of those
+            named, real targets, classes that the model does not have, values that are not finite.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0]], [1, -1, 1, -1])
+        >>> result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, jax.random.key(0))
+        >>> calibrate(result.model, data, method="temperature")([[0.0]]).tolist()
+        [[0.5, 0.5]]
+
+    Reference: A. Niculescu-Mizil, R. Caruana, Predicting good probabilities with supervised
+        learning, ICML 2005; for "pairs" T.-F. Wu, C.-J. Lin, R. C. Weng, JMLR 5, 2004; for
+        "temperature" C. Guo and others, ICML 2017.
+    """
+    coupling = check_method(method, coupling)
+    if not callable(model) or isinstance(model, type | Calibrated) or hasattr(model, "_fields"):
+        raise TypeError(
+            "model must be one of decision values, such as result.model or result.classifier, got "
+            f"{shown(model)}"
+        )
+    check_weights("data", data)
+    names, inner = None, model
+    if isinstance(model, Classifier):
+        names, inner = model.classes, model.inner
+    to_columns = Columns(inner, coupling)
+    columns: Any
+    place: Any
+    if is_traced(inner, data):
+        columns = to_columns(data.x)
+        place = jnp.where(data.y > 0, data.y, 0).astype(jnp.int32)
+    else:
+        columns = decision_values(to_columns, data.x)
+        place, names = _places(data, names, number_of_classes(columns, coupling))
+    return calibrate_columns(inner, columns, place, data.weight, method, coupling, names)
+
+
+def check_method(method: Any, coupling: Any) -> str:
+    """The coupling as of `Calibrated`; raise ValueError for a method or a coupling without name."""
+    check_choice("method", method, METHODS)
+    check_choice("coupling", coupling, COUPLINGS)
+    return "softmax" if method == "temperature" else coupling
+
+
+def calibrate_columns(
+    model: Any,
+    columns: Any,
+    place: Any,
+    weight: Any,
+    method: str,
+    coupling: str,
+    names: tuple | None = None,
+) -> Calibrated:
+    """The model with curves that are fitted to its `Columns`.
+
+    Raises:
+        ValueError: a value of a row of weight above 0 is not finite.
+    """
+    k = number_of_classes(columns, coupling)
+    if not is_traced(columns, place, weight):
+        check_values(np.asarray(columns)[np.asarray(weight) > 0])
+    curve = _fit((columns, place, weight), (), (method, coupling, k))
+    if names is None:
+        names = (-1, 1) if k == 2 else tuple(range(k))
+    if not is_traced(curve):
+        dtype = np.asarray(columns).dtype
+        curve = jax.tree.map(lambda a: np.asarray(a, dtype), curve)
+    return Calibrated(model, curve, coupling, tuple(names))
+
+
+@in_float64
+def _fit(columns: Array, place: Array, weight: Array, method: str, coupling: str, k: int) -> Any:
+    return fit_curves(columns, place, weight, method, coupling, k)
+
+
+def crossfit(
+    columns: Any, place: Any, weight: Any, group: Any, method: str, coupling: str
+) -> np.ndarray:
+    """Probabilities (n, k) of rows by curves that were fitted without the rows of their group.
+
+    Args:
+        columns: (n, m) of `Columns`, of models that were trained without the row.
+        place: (n,) numbers of the classes.
+        weight: (n,) weights, >= 0.
+        group: (n,) int32 numbers of few groups, from 0 on.
+        method: one of `METHODS`.
+        coupling: as of `Calibrated`.
+    """
+    k, groups = number_of_classes(columns, coupling), int(np.max(group)) + 1
+    return _crossfit((columns, place, weight, group), (), (method, coupling, k, groups))
+
+
+@in_float64
+def _crossfit(
+    columns: Array,
+    place: Array,
+    weight: Array,
+    group: Array,
+    method: str,
+    coupling: str,
+    k: int,
+    groups: int,
+) -> Array:
+    def without(number):
+        rest = jnp.where(group == number, 0, weight)
+        curve = fit_curves(columns, place, rest, method, coupling, k)
+        return probabilities(curve, columns, coupling, k)
+
+    of_groups = jax.vmap(without)(jnp.arange(groups))
+    return of_groups[group, jnp.arange(len(group))]
+
+
+def _places(data: Batch, names: tuple | None, k: int) -> tuple[np.ndarray, tuple]:
+    """The numbers of the rows' classes among the names of the model, and these names.
+
+    Raises:
+        ValueError: targets that are no classes of the model.
+    """
+    y, used = np.asarray(data.y), np.asarray(data.weight) > 0
+    place, own = np.where(y > 0, y, 0).astype(np.int32), data.classes and data.classes.names
+    if own is None and not np.isin(y[used], [*range(k), *([-1] if k == 2 else [])]).all():
+        raise ValueError(
+            f"data must have the labels -1 and +1, or class numbers from 0 to {k - 1}, got "
+            f"{np.unique(y[used])[:4].tolist()}: probabilities are those of classes"
+        )
+    if own is None:
+        return place, names or ((-1, 1) if k == 2 else tuple(range(k)))
+    if names is None and len(own) != k:
+        raise ValueError(
+            f"data has {len(own)} classes, and the model gives values of {k}: pass "
+            "result.classifier, which knows their names"
+        )
+    if names is None or names == own:
+        return place, own
+    strange = [name for name in own if name not in names]
+    if strange:
+        raise ValueError(f"data has the class {strange[0]!r}, which is not among {list(names)}")
+    return np.array([names.index(name) for name in own], np.int32)[place], names
