@@ -369,8 +369,8 @@ class Calibrated:
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0]], ["b", "a", "b", "a"])
         >>> result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, jax.random.key(0))
         >>> chances = calibrate(result.classifier, data)
-        >>> chances([[0.0], [2.0]]).round(1).tolist(), chances.predict([[2.0]]).tolist()
-        ([[0.5, 0.5], [0.3, 0.7]], ['b'])
+        >>> chances.predict_proba([[0.0], [2.0]]).round(1).tolist(), chances.predict([[2.0]])
+        ([[0.5, 0.5], [0.3, 0.7]], array(['b'], dtype='<U1'))
     """
 
     model: Any  # rows -> (n,) for two classes, (n, k) for k
@@ -383,9 +383,13 @@ class Calibrated:
         values = Columns(self.model, self.coupling)(x)
         return probabilities(self.curve, values, self.coupling, len(self.classes))
 
+    def predict_proba(self, x: Any) -> np.ndarray:
+        """As a call, on the host: of any rows, lists too, by few compiled programs."""
+        return decision_values(self, x)
+
     def predict(self, x: Any) -> np.ndarray:
         """The names of the most probable classes, (n, d) -> (n,), on the host."""
-        return np.asarray(self.classes)[np.argmax(decision_values(self, x), axis=1)]
+        return np.asarray(self.classes)[np.argmax(self.predict_proba(x), axis=1)]
 
     def of_values(self, values: Any) -> np.ndarray:
         """The probabilities (n, k) from the model's decision values, (n,) or (n, k), on the host.
@@ -441,8 +445,8 @@ def calibrate(
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0]], [1, -1, 1, -1])
         >>> result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, jax.random.key(0))
-        >>> calibrate(result.model, data, method="temperature")([[0.0]]).tolist()
-        [[0.5, 0.5]]
+        >>> calibrate(result.model, data, method="temperature").predict_proba([[0.0]])
+        array([[0.5, 0.5]], dtype=float32)
 
     Reference: A. Niculescu-Mizil, R. Caruana, Predicting good probabilities with supervised
         learning, ICML 2005; for "pairs" T.-F. Wu, C.-J. Lin, R. C. Weng, JMLR 5, 2004; for

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import models
+from ..calibration import Calibrated
 from ..recipe import unwrap_static
 from ..wrappers import OneVsOne, OneVsRest
 from .output import line
@@ -17,6 +18,8 @@ def run(args: Any, stream: Any) -> int:
     """Run the command; returns the exit status."""
     model, notes = load_model(args.model)
     columns = columns_of(model)
+    if isinstance(model, Calibrated):
+        model = models.Classifier(model.model, model.classes)
     line("model", f"{args.model}, written by jaxsvm {notes.pop('jaxsvm')}")
     classes = model.classes if isinstance(model, models.Classifier) else ()
     inner, maps, many = model.inner if classes else model, [], ""

@@ -199,8 +199,15 @@ sweep --memory  float=4e9  bytes that the program may take (4e9)
 --folds  folds=5  how many folds, or loo: each row is a fold of its own (5)
 --groups  FILE  a text file with the name of a group for each row, one a line: rows of one group are
   in one fold
---score  error|risk=error  error: share of wrong rows, mean squared error of real targets; risk:
-  mean hinge loss, mean absolute error (error)
+--score  error|risk|log_loss|brier|auc=error  error: share of wrong rows, mean squared error of real
+  targets; risk: mean hinge loss, mean absolute error; log_loss, brier: of probabilities; auc: one
+  minus the area under the ROC curve (error)
+--probability  flag  keep sigmoids with the model, for predict --probability: by the decision values
+  of five more fits, each without a fifth of the rows
+select --probability  flag  keep sigmoids with the model, for predict --probability: by the decision
+  values of the rows held out, without more fits
+predict --probability  flag  a tab and the probability of each class behind each name, in the order
+  that info prints
 --rule  best|one_se=best  of the choice: best, the least mean; one_se, the least C and gamma within
   one standard error of it (best)
 --scores  flag  a tab and the decision value behind each name; of many classes all values
@@ -283,7 +290,7 @@ makes a small kernel model of many rows. Ctrl-C ends the run and keeps the model
 complete chunk of steps.
 """,
         {
-            "": "file --model --test/--hold-out --positive --task --scale",
+            "": "file --model --test/--hold-out --positive --task --scale --probability",
             "what is minimised: lambda/2 |w|^2 + mean loss": "--C/--lam --loss --bias --multiclass",
             "kernel": f"{KERNEL} --sigma",
             "how": f"--solver {LENGTH} --batch --certificate",
@@ -302,7 +309,7 @@ examples:
 A CSV file with as many columns as the model takes has no labels; with one more, --label says which
 they are.
 """,
-        {"": "model file --out --scores", "reading": READING},
+        {"": "model file --out --scores/--probability", "reading": READING},
     ),
     "select": (
         "Choose C and gamma by cross-validation, and train the machine of the choice on all rows.",
@@ -318,7 +325,7 @@ of the least mean error is the best. With --save, a command that was stopped goe
 """,
         {
             "": "file --model --plot --save --test/--hold-out --positive --task --scale",
-            "the grid and the choice": "--C --folds --groups --score --rule",
+            "the grid and the choice": "--C --folds --groups --score --rule --probability",
             "kernel": KERNEL,
             "what is minimised: 1/2 |w|^2 + C sum of losses": "--loss --bias --multiclass",
             "how": f"--solver {LENGTH} --memory --threads",

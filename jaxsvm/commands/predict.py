@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxsvm import models, wrappers  # noqa: F401  registers multiclass models
 
+from ..calibration import Calibrated
 from ..checks import class_names
 from ..data.assemble import label, normalize_names
 from ..data.from_arrays import dataset
@@ -26,6 +27,13 @@ def run(args: Any, stream: Any) -> int:
     if args.zero_based == "auto" and notes.get("zero-based") in ("yes", "no"):
         args.zero_based = notes["zero-based"]
     columns, means = reading.columns_of(model), None
+    chances = model if isinstance(model, Calibrated) else None
+    if chances is not None:
+        model = models.Classifier(chances.model, chances.classes)
+    if args.probability and chances is None:
+        raise ValueError(
+            f"{args.model} holds no probabilities: train it with jaxsvm train --probability"
+        )
     inner = model.inner if isinstance(model, models.Classifier) else model
     scale = unwrap_static(getattr(inner, "phi", None))
     if args.missing == "mean":
@@ -48,8 +56,9 @@ def run(args: Any, stream: Any) -> int:
     names = np.asarray(classes)[models.class_places(score)] if classes else score
     class_names([printable(str(name)) for name in classes] or ["0", "1"])  # they are told apart
     lines = [printable(str(name)) for name in names.tolist()]
-    if args.scores and classes:
-        values = [[f"{v:.9g}" for v in row] for row in np.atleast_2d(score.T).T.tolist()]
+    if classes and (args.scores or args.probability):
+        shown = chances.of_values(score) if args.probability and chances else score
+        values = [[f"{v:.9g}" for v in row] for row in np.atleast_2d(shown.T).T.tolist()]
         lines = ["\t".join([name, *row]) for name, row in zip(lines, values, strict=True)]
     with result_file(args.out, stream) as name, open(name, "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import re
@@ -18,6 +19,7 @@ import numpy as np
 import jaxsvm
 
 from .. import models
+from ..calibration import Calibrated
 from ..data import missing
 from ..data.assemble import Rows, assemble, normalize_names
 from ..data.class_numbers import encode
@@ -142,9 +144,14 @@ class Data(NamedTuple):
     scale: Any  # None: the columns are as in the file
     notes: dict[str, str]  # of the model file
 
-    def model(self, inner: Any) -> Any:
-        """The model of the rows as in the file, from one of these rows."""
+    def model(self, inner: Any, calibrated: Calibrated | None = None) -> Any:
+        """The model of the rows as in the file, from one of these rows.
+
+        It has the probabilities of `calibrated`, if there is one.
+        """
         inner = inner if self.scale is None else models.Mapped(as_static(self.scale), inner)
+        if calibrated is not None:
+            return dataclasses.replace(calibrated, model=inner, classes=self.classes)
         return models.Classifier(inner, self.classes) if self.classes else inner
 
 
@@ -272,5 +279,6 @@ def columns_of(model: Any) -> int:
             return int(model.frequencies.shape[0])
         if hasattr(model, "dim"):
             return int(model.dim)
-        model = getattr(model, "phi", None) or getattr(model, "inner", None)
+        parts = (getattr(model, name, None) for name in ("phi", "inner", "model"))
+        model = next((part for part in parts if part is not None), None)
     raise ValueError("the file holds no model of rows: expected what jaxsvm train writes")

@@ -15,7 +15,7 @@ from ..types import Batch
 from . import report
 from . import rows as reading
 from .output import line, show
-from .solvers import machine
+from .solvers import Machine, machine
 
 
 def run(args: Any, stream: Any) -> int:
@@ -27,6 +27,10 @@ def run(args: Any, stream: Any) -> int:
     key_split, key_map, key = jax.random.split(jax.random.key(args.seed), 3)
     data = reading.training_data(args, key_split)
     rows, classes = data.parts[0], data.classes
+    if args.probability and not (classes and args.model):
+        raise ValueError("--probability is for classes, and is kept with --model: give a file")
+    if args.score not in ("error", "risk") and not classes:
+        raise ValueError(f"--score {args.score} is for classes: take --score error or risk")
     if args.score == "risk" and len(classes) > 2:
         raise ValueError("--score risk is for two classes or real targets: take --score error")
     groups = None if args.groups is None else group_names(args.groups, rows)
@@ -34,10 +38,8 @@ def run(args: Any, stream: Any) -> int:
     axes: Any = {"C": jaxsvm.C_grid() if args.C is None else np.asarray(args.C)}
     if args.kernel != "linear":
         axes["gamma"] = kernels.gamma_grid(rows.x) if args.gamma is None else np.asarray(args.gamma)
-    first, steps = fields_of(method.make(*(axis[0].item() for axis in axes.values()))), None
-    if first.hooks.tol is None:  # else an update runs until its tolerance is met
-        drawn = fields_of(first.sampler).rows(len(rows.y)) if first.sampler else 1
-        steps = args.steps or method.passes * -(-len(rows.y) // drawn)
+    first = method.make(*(axis[0].item() for axis in axes.values()))
+    steps = steps_of(args, method, first, len(rows.y))
     ranges = [f"{len(a)} {n} from {a.min():.3g} to {a.max():.3g}" for n, a in axes.items()]
     cuts = "leave-one-out" if args.folds == "loo" else f"{args.folds} folds"
     line("solver", method.text)
@@ -55,7 +57,8 @@ def run(args: Any, stream: Any) -> int:
         line("interrupted", f"the finished fits are in {args.save}: the same command goes on there")
         return 130
     percent = bool(classes) and args.score == "error"
-    what = "risk" if args.score == "risk" else "error" if classes else "squared error"
+    what = args.score.replace("auc", "1 - auc")
+    what = "squared error" if what == "error" and not classes else what
     what, table, chosen = f"mean {what} over the folds", selection.table, options(selection.chosen)
     show(f"\n{what}\n{table}\n")
     for name, place in (("best", table.place), ("one_se", table.one_se_place)):
@@ -69,12 +72,25 @@ def run(args: Any, stream: Any) -> int:
     line("status", selection.status)
     notes |= report.errors(selection.model, data.parts, classes)
     if args.model:
-        model = data.model(report.compact(selection.model))
+        chances = None
+        if args.probability:
+            chances = selection.calibrated()
+            notes["probabilities"] = "sigmoids of the decision values of rows held out"
+        model = data.model(report.compact(selection.model), chances)
         reading.save_model(args.model, stream, model, notes)
         line("model", f"{args.model}, {chosen}, trained on all rows")
     if args.plot:
         report.heat_map(args.plot, stream, table, label=what, percent=percent)
     return 0
+
+
+def steps_of(args: Any, method: Machine, solver: Any, n: int) -> int | None:
+    """The steps of each fit of `select` on n rows; None: until the tolerance is met."""
+    fields = fields_of(solver)
+    if fields.hooks.tol is not None:
+        return None
+    drawn = fields_of(fields.sampler).rows(n) if fields.sampler else 1
+    return args.steps or method.passes * -(-n // drawn)
 
 
 def options(numbers: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from . import report
 from . import rows as reading
 from .output import STANDARD, line
 from .processes import connected, read_together
+from .select import steps_of
 from .solvers import gamma_of, machine
 
 
@@ -27,9 +28,13 @@ def train(args: Any, stream: Any) -> int:
     """Run the command, alone or as one of several processes that have met."""
     if not all(number is None or number > 0 for number in (args.C, args.lam)):
         raise ValueError("--lam and --C must be above 0")
+    if args.probability and args.processes:
+        raise ValueError("--probability is for one process")
     key_split, key_map, key = jax.random.split(jax.random.key(args.seed), 3)
     data = (read_together if args.processes else reading.training_data)(args, key_split)
     rows, classes = data.parts[0], data.classes
+    if args.probability and not classes:
+        raise ValueError("--probability is for classes, and the targets are real")
     total = float(jax.numpy.sum(rows.weight))
     method = machine(args, rows, classes, key_map)
     lam = jaxsvm.lam_from_C(args.C or 1.0, total) if args.lam is None else args.lam
@@ -53,7 +58,10 @@ def train(args: Any, stream: Any) -> int:
             "the run met numbers that are not finite: look at the scale of the rows "
             "(--scale); nothing was written"
         )
-    model = data.model(report.compact(fit.model))
+    chances = None
+    if args.probability and not stopped:
+        chances = calibrated(args, solver, method, rows, notes)
+    model = data.model(report.compact(fit.model), chances)
     notes["status"] = fit.status.replace("; go on with state=run.state", "")
     if args.model != STANDARD or stopped:  # so that Ctrl-C during the report does not lose it
         reading.save_model(args.model, stream, model, notes)
@@ -69,3 +77,14 @@ def train(args: Any, stream: Any) -> int:
     reading.save_model(args.model, stream, model, notes)  # with the errors and the certificate
     line("model", args.model)
     return 0
+
+
+def calibrated(args: Any, solver: Any, method: Any, rows: Any, notes: dict[str, str]) -> Any:
+    """Probabilities by decision values of five fits without a fold each; adds a line and a note."""
+    selection = jaxsvm.select(
+        lambda one: solver, rows, jax.random.key(args.seed), one=np.ones(1), score="log_loss",
+        steps=steps_of(args, method, solver, len(rows.y)), tol=method.tol, progress=not args.quiet,
+    )  # fmt: skip
+    notes["probabilities"] = f"sigmoids; log-loss {selection.table.mean.item():.4g} out of 5 folds"
+    line("probabilities", notes["probabilities"])
+    return selection.calibrated()

@@ -50,11 +50,16 @@ class BudgetedSVC(PartialFitMixin):
         class_weight: dict from class names to factors on their rows, "balanced", or None.
         random_state: int, `RandomState` or None; the seed of the key.
         progress: whether there is a bar on the standard error stream.
+        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
+            decision values of five more fits, each without a fifth of the rows, stratified in their
+            order. A row of weight k is in one fold.
 
     Attributes:
         classes_: (k,) class names.
         model_: a `jaxsvm.models.Classifier`, with the points and their coefficients.
         fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
+        calibrated_: with probability=True a `jaxsvm.calibration.Calibrated`, for
+            `jaxsvm.models.save`.
         n_iter_: passes made.
         intercept_: (1,) or (k,) zeros.
 
@@ -83,6 +88,7 @@ class BudgetedSVC(PartialFitMixin):
         class_weight: dict | str | None = None,
         random_state: Any = None,
         progress: bool = False,
+        probability: bool = False,
     ) -> None:
         set_parameters(self, locals())
 

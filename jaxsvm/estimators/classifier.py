@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_predict
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
+from ..calibration import Calibrated, calibrate_columns, columns_of
 from ..models import class_places
 from ..recipe import check_choice
 from ..wrappers import one_vs_one, one_vs_rest
 from .base import BaseSVM, Targets
 
+FOLDS = 5  # of the cross-validation of probabilities
 MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
 
 
@@ -102,7 +107,81 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         return self.classes_[places]
 
 
-class PartialFitMixin(BaseClassifier):
+class ProbabilityMixin(BaseClassifier):
+    """A classifier with probabilities where `probability` is True.
+
+    They come from sigmoids of decision values out of fold, of more than two classes of each against
+    the rest, as of `CalibratedClassifierCV(..., ensemble=False)`.
+    """
+
+    probability: Any
+    calibrated_: Calibrated
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, **more: Any) -> Self:
+        with self._restore_on_error():
+            super()._fit(X, y, sample_weight, **more)
+            if self.probability:
+                self.calibrated_ = self._calibrated(X, y, sample_weight)
+        return self
+
+    def _train(self, *args: Any, **more: Any) -> Any:
+        self.__dict__.pop("calibrated_", None)  # of a model before this one
+        return super()._train(*args, **more)
+
+    def _calibrated(self, X: Any, y: Any, sample_weight: Any) -> Calibrated:
+        """Probabilities by machines on four fifths of the rows each."""
+        x, y, weight = self._checked(X, y, sample_weight, reset=False)
+        used = np.flatnonzero(weight > 0)
+        x, y, weight = x[used], y[used], weight[used]
+        place = np.searchsorted(self.classes_, y)
+        if (fewest := np.bincount(place).min()) < FOLDS:
+            raise ValueError(
+                f"probability=True needs {FOLDS} rows of each class, for {FOLDS} folds, and one "
+                f"has {fewest}: leave probability out, or add rows"
+            )
+        values = cross_val_predict(
+            clone(self).set_params(probability=False),
+            x[:, used] if self._columns == "rows" else x,
+            y,
+            cv=FOLDS,
+            method="decision_function",
+            params={"sample_weight": weight},
+        )
+        names = tuple(self.classes_.tolist())
+        columns = columns_of(values, "rest")
+        return calibrate_columns(
+            self.model_.inner, columns, place, weight, "sigmoid", "rest", names
+        )
+
+    def _check_probability(self) -> bool:
+        if not self.probability:
+            raise AttributeError("predict_proba is there with probability=True only")
+        return True
+
+    def _calibrated_values(self, X: Any) -> np.ndarray:
+        """The decision values whose sigmoids the probabilities are."""
+        return self.decision_function(X)
+
+    @available_if(lambda self: self._check_probability())
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes, (n, d) -> (n, k), in the order of `classes_`.
+
+        The most probable class need not be that of `predict`.
+        """
+        check_is_fitted(self, "model_")
+        if not hasattr(self, "calibrated_"):
+            raise NotFittedError(
+                "there are no probabilities: call fit with probability=True, partial_fit makes none"
+            )
+        return self.calibrated_.of_values(self._calibrated_values(X))
+
+    @available_if(lambda self: self._check_probability())
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the probabilities, (n, d) -> (n, k)."""
+        return np.log(self.predict_proba(X))
+
+
+class PartialFitMixin(ProbabilityMixin):
     """A classifier with `partial_fit`, unless `_can_partial_fit` raises AttributeError."""
 
     def _can_partial_fit(self) -> bool:

@@ -14,6 +14,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from .. import kernels
+from ..calibration import Calibrated
 from ..checks import integer
 from ..data import dataset
 from ..loops import C_grid, Selection, select
@@ -130,8 +131,15 @@ class CrossValidated(BaseSVM):
         for name, number in selection.chosen.items():
             setattr(self, f"{name}_", number)
         self.certificate_ = selection.certificate
-        self.selection_ = _in_rows_of_user(selection, rows, fold, names, d, self._centre)
+        selection = _in_rows_of_user(selection, rows, fold, names, d, self._centre)
+        self.selection_ = dataclasses.replace(
+            selection, targets=targets.value + self._centre, weight=weight
+        )
         return selection.chosen
+
+    def _calibrated(self, X: Any, y: Any, sample_weight: Any) -> Calibrated:
+        """Probabilities by the machines of the search."""
+        return self.selection_.calibrated()
 
     def _scorer(self) -> Callable | None:
         """The scorer of `scoring`; None: that of the class."""
@@ -229,10 +237,17 @@ class _OutOfFold(BaseEstimator):
     X are the numbers of the rows, (n, 1).
     """
 
-    def __init__(self, values: Any = None, classes: Any = None, votes: bool = False) -> None:
+    def __init__(
+        self,
+        values: Any = None,
+        classes: Any = None,
+        votes: bool = False,
+        probabilities: Any = None,
+    ) -> None:
         self.values = values
         self.classes = classes
         self.votes = votes
+        self.probabilities = probabilities
 
     def predict(self, X: Any) -> np.ndarray:
         return self.values[X[:, 0]]
@@ -252,6 +267,9 @@ class _OutOfFoldClassifier(ClassifierMixin, _OutOfFold):
     def decision_function(self, X: Any) -> np.ndarray:
         return self.values[X[:, 0]]
 
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return self.probabilities()[X[:, 0]]
+
     def predict(self, X: Any) -> np.ndarray:
         return self.classes[predicted(self.values, self.votes)[X[:, 0]]]
 
@@ -270,6 +288,8 @@ def predicted(values: np.ndarray, votes: bool) -> np.ndarray:
 class _Score:
     """The score of a fold as `select` calls it: less is better."""
 
+    takes_probabilities = True
+
     def __init__(self, estimator: Any, scorer: Callable | None, targets: Targets) -> None:
         self.scorer, self.scoring = scorer, estimator.scoring
         self.centre = estimator._centre
@@ -282,16 +302,24 @@ class _Score:
             first = np.unique(targets.value, return_index=True)[1]
             self.class_weights = np.broadcast_to(targets.factors, len(targets.value))[first]
 
-    def __call__(self, values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
+    def share_of(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """The weights of rows without the class weights."""
+        classes = 0 if self.classes is None else len(self.classes)
+        place = (y > 0).astype(int) if classes == 2 else y.astype(int)
+        return weight / self.class_weights[place] if classes else weight
+
+    def __call__(
+        self, values: np.ndarray, y: np.ndarray, weight: np.ndarray, probabilities: Callable
+    ) -> float:
         if not np.isfinite(values).all():
             return np.nan
         if self.classes is None:
             return self._of_targets(values, y, weight)
         place = (y > 0).astype(int) if values.ndim == 1 else y.astype(int)
-        weight = weight / self.class_weights[place]
+        weight = self.share_of(y, weight)
         if self.scorer is None:
             return float(np.average(predicted(values, self.votes) != place, weights=weight))
-        estimator = _OutOfFoldClassifier(values, self.classes, self.votes)
+        estimator = _OutOfFoldClassifier(values, self.classes, self.votes, probabilities)
         return self._by_scorer(estimator, self.classes[place], weight)
 
     def _of_targets(self, values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:

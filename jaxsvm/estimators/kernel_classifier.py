@@ -31,7 +31,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
     multiclass = "ovo"
     decision_function_shape: str
     break_ties: bool
-    probability: bool | str
+    probability: Any
     random_state: Any
     _sigmoids: tuple[np.ndarray, np.ndarray]
 

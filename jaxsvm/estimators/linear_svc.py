@@ -12,12 +12,12 @@ from ..recipe import check_choice
 from ..solvers import crammer_singer, dual_descent
 from ..types import Loss
 from .base import Spec, Targets
-from .classifier import BaseClassifier
+from .classifier import ProbabilityMixin
 from .linear import LinearSVM
 from .parameters import loss_of, set_parameters
 
 
-class LinearSVC(LinearSVM, BaseClassifier):
+class LinearSVC(LinearSVM, ProbabilityMixin):
     """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)).
 
     s is `intercept_scaling`. With penalty="l1" the first term is |w|_1 + |b/s|. With "elasticnet"
@@ -65,6 +65,9 @@ class LinearSVC(LinearSVM, BaseClassifier):
             penalty than "l2" "auto" or "proximal_newton".
         l1_ratio: share of the L1 norm in the penalty "elasticnet", from 0 to 1; else without an
             effect.
+        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
+            decision values of five more fits, each without a fifth of the rows, stratified in their
+            order. A row of weight k is in one fold.
 
     Attributes:
         coef_: (1, d) or (k, d) weights; they may be set, and `sparsify` makes them sparse.
@@ -77,6 +80,8 @@ class LinearSVC(LinearSVM, BaseClassifier):
         model_: a `jaxsvm.models.Classifier`, for `jaxsvm.models.save`. With another
             `intercept_scaling` than 1, a certificate of it counts b^2 in place of (b/s)^2.
         fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
+        calibrated_: with probability=True a `jaxsvm.calibration.Calibrated`, for
+            `jaxsvm.models.save`.
 
     Raises:
         ValueError: from `fit`, for a parameter out of its range, and for another penalty than "l2"
@@ -109,6 +114,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
         progress: bool = False,
         solver: str = "auto",
         l1_ratio: float = 0.5,
+        probability: bool = False,
     ) -> None:
         set_parameters(self, locals())
 

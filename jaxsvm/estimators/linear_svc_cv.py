@@ -26,8 +26,9 @@ class LinearSVCCV(CrossValidated, LinearSVC):
             test sets are disjoint and left out of training once; an iterable of such (train, test);
             None: 5.
         scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
-            stands for rows out of fold; greater is better. Only predictions and decision values are
-            there to read. None: the accuracy.
+            stands for rows out of fold; greater is better. It may read predictions, decision
+            values, and probabilities, by sigmoids that were fitted to the other folds. None: the
+            accuracy.
         refit: whether a machine is trained on all rows with the numbers chosen.
         rule: "best", or "one_se", the least C within one standard error of it.
         tol: largest relative duality gap without a warning, > 0; of all fits. The solvers stop at a
@@ -46,6 +47,8 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         verbose: above 0: a bar on the standard error stream.
         penalty: "l2", "l1" or "elasticnet", as of `LinearSVC`.
         l1_ratio: as of `LinearSVC`.
+        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of the
+            decision values out of fold of `selection_`: there are no more fits.
 
     Attributes:
         C_: the C chosen.
@@ -61,6 +64,8 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         solver_: the name of the solver.
         model_: the model of jaxsvm, for `jaxsvm.models.save`.
         fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
+        calibrated_: with probability=True a `jaxsvm.calibration.Calibrated`, for
+            `jaxsvm.models.save`; by another method `selection_.calibrated(method)`.
 
     Raises:
         ValueError: from `fit`, for a parameter out of its range, test sets that overlap, and a fold
@@ -98,5 +103,6 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         verbose: int = 0,
         penalty: str = "l2",
         l1_ratio: float = 0.5,
+        probability: bool = False,
     ) -> None:
         set_parameters(self, locals())

@@ -55,6 +55,9 @@ class Pegasos(PartialFitMixin):
             one.
         batch_size: rows of a step, >= 1.
         progress: whether there is a bar on the standard error stream.
+        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
+            decision values of five more fits, each without a fifth of the rows, stratified in their
+            order. A row of weight k is in one fold.
 
     Attributes:
         coef_: (1, d) or (k, d) weights.
@@ -63,6 +66,8 @@ class Pegasos(PartialFitMixin):
         n_iter_: passes made.
         model_: the model of jaxsvm, for `jaxsvm.models.save`.
         fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
+        calibrated_: with probability=True a `jaxsvm.calibration.Calibrated`, for
+            `jaxsvm.models.save`.
 
     Raises:
         ValueError: from `fit`, for a parameter out of its range.
@@ -96,6 +101,7 @@ class Pegasos(PartialFitMixin):
         average: bool = True,
         batch_size: int = 1,
         progress: bool = False,
+        probability: bool = False,
     ) -> None:
         set_parameters(self, locals())
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from sklearn.utils.multiclass import _ovr_decision_function
+
 from ..types import Loss
+from .classifier import ProbabilityMixin
 from .cross_validation import KernelCV
 from .parameters import set_parameters
 from .svc import SVC
 
 
-class SVCCV(KernelCV, SVC):
+class SVCCV(KernelCV, ProbabilityMixin, SVC):
     """`SVC` with C and gamma chosen by cross-validation, by one call of `jaxsvm.select`.
 
         scores_[i, j, f] = score of SVC(C=Cs_[i], gamma=gammas_[j]), trained without fold f, on it
@@ -35,8 +39,9 @@ class SVCCV(KernelCV, SVC):
             test sets are disjoint and left out of training once, such as `KFold` or `GroupKFold`;
             an iterable of such (train, test); None: 5.
         scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
-            stands for rows out of fold; greater is better. Only predictions and decision values are
-            there to read. None: the accuracy.
+            stands for rows out of fold; greater is better. It may read predictions, decision
+            values, and probabilities, by sigmoids that were fitted to the other folds. None: the
+            accuracy.
         refit: whether a machine is trained on all rows with the numbers chosen.
         rule: "best", or "one_se", the least C and gamma within one standard error of it.
         tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0; of all
@@ -56,6 +61,8 @@ class SVCCV(KernelCV, SVC):
         memory: bytes of the kernel matrix, > 0, as of `jaxsvm.select`; None: 2 GiB.
         n_jobs: fits at the same time, in threads; None or -1: the number of processors.
         verbose: above 0: a bar on the standard error stream.
+        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of the
+            decision values out of fold of `selection_`: there are no more fits.
 
     Attributes:
         C_: the C chosen.
@@ -83,6 +90,8 @@ class SVCCV(KernelCV, SVC):
         shape_fit_: shape of the training rows.
         model_: the model of jaxsvm, for `jaxsvm.models.save`.
         fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
+        calibrated_: with probability=True a `jaxsvm.calibration.Calibrated`, for
+            `jaxsvm.models.save`; by another method `selection_.calibrated(method)`.
 
     Raises:
         ValueError: from `fit`, for a parameter out of its range, test sets that overlap, and a fold
@@ -101,7 +110,6 @@ class SVCCV(KernelCV, SVC):
     """
 
     bias = "free"
-    probability = False
 
     def __init__(
         self,
@@ -126,5 +134,19 @@ class SVCCV(KernelCV, SVC):
         memory: float | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        probability: bool = False,
     ) -> None:
         set_parameters(self, locals())
+
+    def _probable(self) -> bool:
+        """Whether a sigmoid is fitted for each pair of classes: not here."""
+        return False
+
+    def _calibrated_values(self, X: Any) -> np.ndarray:
+        score = self._scores(X)
+        if len(self.classes_) == 2:
+            return score.ravel()
+        is_of_pairs = self.multiclass == "ovo"
+        return (
+            _ovr_decision_function(score < 0, -score, len(self.classes_)) if is_of_pairs else score
+        )

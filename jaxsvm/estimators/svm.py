@@ -122,12 +122,17 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
         class_weight: dict from class names to factors on their rows, "balanced", or None.
         random_state: int, `RandomState` or None; the seed of the key.
         progress: whether there is a bar on the standard error stream.
+        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
+            decision values of five more fits, each without a fifth of the rows, stratified in their
+            order. A row of weight k is in one fold.
 
     Attributes:
         classes_: (k,) class names.
         model_: a `jaxsvm.models.Classifier`, for `jaxsvm.models.save`.
         fit_: the `jaxsvm.Fit`: `fit_.status` is a sentence on how the run ended, `fit_.info` the
             curve.
+        calibrated_: with probability=True a `jaxsvm.calibration.Calibrated`, for
+            `jaxsvm.models.save`.
         n_iter_: passes made; or updates, if each reads all rows.
         coef_, intercept_: of a linear model.
         support_, dual_coef_, intercept_: of an expansion.
@@ -156,6 +161,7 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
         class_weight: dict | str | None = None,
         random_state: Any = None,
         progress: bool = False,
+        probability: bool = False,
     ) -> None:
         set_parameters(self, locals())
 

@@ -205,7 +205,7 @@ class Selection:
             >>> found = jaxsvm.select(jaxsvm.linear_svm, data, jax.random.key(0),
             ...     C=jaxsvm.C_grid(3), progress=False)
             >>> chances = found.calibrated()
-            >>> chances.classes, chances([[-1.0, 0.0], [1.0, 0.0]]).round(1).tolist()
+            >>> chances.classes, chances.predict_proba([[-1.0, 0.0], [1.0, 0.0]]).round(1).tolist()
             (('a', 'b'), [[1.0, 0.0], [0.0, 1.0]])
         """
         coupling = check_method(method, coupling)
