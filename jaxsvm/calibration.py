@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .checks import shown
+from .checks import shown, x64_enabled
 from .models import Classifier, Mapped, OneVsOne, check_values, decision_values
 from .numerics import is_traced
 from .objectives.evaluate import in_float64
@@ -192,14 +192,15 @@ def _pools(total: Array, weight: Array) -> Array:
                 count - 1,
             )
 
-        *pool, count = lax.while_loop(is_above, take_in, (total[i], weight[i], i, count))
+        alone = total[i], weight[i], i.astype(jnp.int32), count
+        *pool, count = lax.while_loop(is_above, take_in, alone)
         put = lambda a, value: a.at[count].set(value)
         return *map(put, (totals, weights, first), pool), count + 1
 
     zeros = jnp.zeros(n, jnp.int32)
     start = jnp.zeros_like(total), jnp.zeros_like(weight), zeros, jnp.zeros((), jnp.int32)
     _, _, first, count = lax.fori_loop(0, n, add, start)
-    is_first = zeros.at[first].add((jnp.arange(n) < count).astype(jnp.int32))
+    is_first = zeros.at[first].add((jnp.arange(n, dtype=jnp.int32) < count).astype(jnp.int32))
     return jnp.cumsum(is_first) - 1
 
 
@@ -268,10 +269,10 @@ def couple(pairs: Any, k: int, xp: Any = jnp) -> Any:
     number[first, second] = number[second, first] = np.arange(len(first))
     upper[first, second] = True
     of_first = pairs[:, number]
-    r = xp.where(upper, of_first, 1 - of_first) * (upper | upper.T).astype(pairs.dtype)
-    diagonal = np.eye(k, dtype=pairs.dtype) * xp.sum(r**2, axis=1)[:, None, :]
-    edge = np.zeros((k + 1, k + 1), pairs.dtype)
-    edge[k, :k] = edge[:k, k] = 1
+    r = xp.where(upper[None], of_first, 1 - of_first) * (upper | upper.T)[None].astype(pairs.dtype)
+    diagonal = np.eye(k, dtype=pairs.dtype)[None] * xp.sum(r**2, axis=1)[:, None, :]
+    edge = np.zeros((1, k + 1, k + 1), pairs.dtype)
+    edge[0, k, :k] = edge[0, :k, k] = 1
     system = xp.pad(diagonal - xp.swapaxes(r, 1, 2) * r, ((0, 0), (0, 1), (0, 1))) + edge
     right = np.zeros((1, k + 1, 1), pairs.dtype)
     right[:, k] = 1
@@ -333,11 +334,11 @@ def fit_curves(
         return fit_temperature(columns, place, weight)
     weights = jnp.broadcast_to(weight[:, None], columns.shape)
     if coupling == "pairs":
-        first, second = (jnp.asarray(classes) for classes in np.triu_indices(k, 1))
+        first, second = (jnp.asarray(a, place.dtype)[None] for a in np.triu_indices(k, 1))
         positive = place[:, None] == first
         weights = jnp.where(positive | (place[:, None] == second), weights, 0)
     else:
-        of_column = jnp.ones(1, int) if columns.shape[1] == 1 else jnp.arange(k)
+        of_column = jnp.arange(k, dtype=place.dtype)[None] if columns.shape[1] > 1 else 1
         positive = place[:, None] == of_column
     fit = fit_isotonic if method == "isotonic" else fit_sigmoid
     return jax.vmap(fit, in_axes=1)(columns, positive, weights)
@@ -502,7 +503,7 @@ def calibrate_columns(
     if names is None:
         names = (-1, 1) if k == 2 else tuple(range(k))
     if not is_traced(curve):
-        dtype = np.asarray(columns).dtype
+        dtype = np.asarray(columns).dtype if x64_enabled() else np.float32
         curve = jax.tree.map(lambda a: np.asarray(a, dtype), curve)
     return Calibrated(model, curve, coupling, tuple(names))
 
@@ -545,7 +546,8 @@ def _crossfit(
         curve = fit_curves(columns, place, rest, method, coupling, k)
         return probabilities(curve, columns, coupling, k)
 
-    of_groups = jax.vmap(without)(jnp.arange(groups))
+    numbers = jnp.arange(groups, dtype=group.dtype)
+    of_groups = jax.vmap(without)(numbers)
     return of_groups[group, jnp.arange(len(group))]
 
 

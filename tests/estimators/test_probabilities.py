@@ -1,0 +1,219 @@
+"""Probabilities of estimators beside `CalibratedClassifierCV` on the same folds."""
+
+import jax
+import numpy as np
+import pytest
+import sklearn.svm
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import brier_score_loss, get_scorer, log_loss
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.preprocessing import StandardScaler
+
+import jaxsvm
+from jaxsvm import models
+from jaxsvm.estimators import (
+    SVC,
+    SVCCV,
+    SVRCV,
+    BudgetedSVC,
+    LinearSVC,
+    LinearSVCCV,
+    NuSVC,
+    Pegasos,
+    SVMClassifier,
+)
+
+IRIS = load_iris()
+X = StandardScaler().fit_transform(IRIS.data + np.random.default_rng(0).normal(size=(150, 4)))
+Y = np.array(["red", "green", "blue"])[IRIS.target]
+WEIGHT = np.random.default_rng(1).integers(0, 3, 150) * 1.0
+
+
+@pytest.fixture(autouse=True)
+def usual_promotion():
+    """As users have it."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def part(k):
+    return (X, Y) if k == 3 else (X[Y != "red"], Y[Y != "red"])
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_linear_machine_has_the_probabilities_of_scikit_learn(k):
+    x, y = part(k)
+    made = LinearSVC(probability=True, tol=1e-6, random_state=0).fit(x, y)
+    theirs = CalibratedClassifierCV(
+        sklearn.svm.LinearSVC(tol=1e-8, max_iter=10**5), ensemble=False, cv=5
+    ).fit(x, y)
+    np.testing.assert_allclose(made.predict_proba(x), theirs.predict_proba(x), atol=2e-3)
+    np.testing.assert_allclose(made.predict_log_proba(x), np.log(made.predict_proba(x)), atol=1e-6)
+    plain = clone(made).set_params(probability=False).fit(x, y)
+    np.testing.assert_array_equal(plain.predict(x), made.predict(x))
+    assert not hasattr(plain, "predict_proba")
+    # The same in a file.
+    assert made.calibrated_.classes == tuple(made.classes_)
+    np.testing.assert_allclose(made.calibrated_.predict_proba(x), made.predict_proba(x), atol=1e-5)
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("k", [3, 2])
+@pytest.mark.parametrize(
+    "machine",
+    [
+        Pegasos(alpha=1e-2),
+        BudgetedSVC(budget=30),
+        SVMClassifier(),
+        SVMClassifier("decomposition", gamma=0.3),
+        LinearSVC(loss="hinge"),
+        LinearSVC(penalty="l1"),
+        LinearSVC(multi_class="crammer_singer"),
+    ],
+    ids=lambda machine: repr(machine)[:40],
+)
+def test_any_machine_has_those_of_calibrated_classifier(machine, k):
+    """Rows of weight 0 are absent."""
+    x, y = part(k)
+    weight = WEIGHT[: len(y)]
+    made = clone(machine).set_params(random_state=0)
+    theirs = CalibratedClassifierCV(made, ensemble=False, cv=5)
+    used = weight > 0
+    theirs.fit(x[used], y[used], sample_weight=weight[used])
+    made = clone(made).set_params(probability=True).fit(x, y, sample_weight=weight)
+    np.testing.assert_allclose(made.predict_proba(x), theirs.predict_proba(x), atol=5e-3)
+    with_names = made.predict_proba(x)[np.arange(len(y)), np.searchsorted(made.classes_, y)]
+    assert np.mean(with_names) > 0.5
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize(
+    "machine",
+    [SVCCV(Cs=[1.0], gammas=[0.1]), LinearSVCCV(Cs=[1.0]), SVCCV(Cs=[1.0], multiclass="ovr")],
+    ids=["SVCCV", "LinearSVCCV", "ovr"],
+)
+def test_a_search_has_those_of_its_folds(machine, k):
+    x, y = part(k)
+    folds = StratifiedKFold(4)
+    made = clone(machine).set_params(probability=True, cv=folds, random_state=0).fit(x, y)
+    if isinstance(machine, LinearSVCCV):
+        single = sklearn.svm.LinearSVC(tol=1e-8, max_iter=10**5)
+    else:
+        single = SVC(C=1.0, gamma=made.gamma_, multiclass=machine.multiclass, tol=1e-5)
+    theirs = CalibratedClassifierCV(single, ensemble=False, cv=folds).fit(x, y)
+    np.testing.assert_allclose(made.predict_proba(x), theirs.predict_proba(x), atol=1e-2)
+    np.testing.assert_array_equal(
+        made.calibrated_.of_values(made._calibrated_values(x)), made.predict_proba(x)
+    )
+    isotonic = made.selection_.calibrated("isotonic")
+    assert isotonic.classes == tuple(made.classes_)
+    assert log_loss(y, made.predict_proba(x)) < 1.2 * log_loss(y, theirs.predict_proba(x))
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_brier_score", "roc_auc_ovr"])
+@pytest.mark.parametrize("weights", [None, "balanced"])
+def test_scores_of_probabilities(scoring, weights):
+    """Each fold's come from sigmoids of the others: transcribed by scikit-learn's parts."""
+    made = LinearSVCCV(Cs=[0.1, 1.0], cv=3, scoring=scoring, class_weight=weights)
+    made.fit(X, Y)
+    fold = made.selection_.fold
+    place = np.searchsorted(made.classes_, Y)
+    for cell in range(2):
+        values = made.selection_.scores[cell].astype(float)
+        for f in range(3):
+            rest, own = fold != f, fold == f
+            chances = jaxsvm.calibration.crossfit(
+                values, place, np.ones(150), (fold == f).astype(np.int32), "sigmoid", "rest"
+            )
+
+            class Rows(sklearn.base.ClassifierMixin, sklearn.base.BaseEstimator):
+                """Whose rows are probabilities."""
+
+                classes_ = made.classes_
+
+                def predict_proba(self, X):
+                    return X
+
+            wanted = get_scorer(scoring)(Rows(), chances[own], Y[own])
+            assert made.scores_[cell, f] == pytest.approx(wanted, rel=1e-6)
+            assert rest.any()
+    assert made.best_score_ == pytest.approx(made.scores_.mean(axis=-1).max())
+    scored = clone(made).set_params(probability=True).fit(X, Y)
+    assert np.isfinite(scored.score(X, Y))
+
+
+def test_class_weights_weigh_the_fits_and_not_the_probabilities():
+    rare = np.concatenate([np.flatnonzero(Y == "blue")[:10], np.flatnonzero(Y == "green")])
+    x, y = X[rare], Y[rare]
+    made = LinearSVCCV(Cs=[1.0], class_weight="balanced", probability=True).fit(x, y)
+    assert np.mean(made.predict_proba(x)[:, 0]) == pytest.approx(10 / 60, abs=0.03)
+    made = LinearSVC(class_weight="balanced", probability=True).fit(x, y)
+    assert np.mean(made.predict_proba(x)[:, 0]) == pytest.approx(10 / 60, abs=0.03)
+
+
+def test_partial_fit_has_no_probabilities():
+    made = Pegasos(probability=True, random_state=0)
+    made.partial_fit(X, Y, classes=np.unique(Y))
+    with pytest.raises(NotFittedError, match="call fit with probability=True, partial_fit makes"):
+        made.predict_proba(X)
+    made.fit(X, Y).predict_proba(X)
+    made.partial_fit(X, Y)
+    with pytest.raises(NotFittedError, match="there are no probabilities"):
+        made.predict_proba(X)
+
+
+def test_bad_input_gets_a_sentence():
+    with pytest.raises(AttributeError, match="predict_proba"):
+        LinearSVC().fit(X, Y).predict_proba(X)
+    few = np.concatenate([np.flatnonzero(Y == "red")[:4], np.flatnonzero(Y == "blue")])
+    with pytest.raises(ValueError, match="needs 5 rows of each class, for 5 folds, and one has 4"):
+        LinearSVC(probability=True).fit(X[few], Y[few])
+    with pytest.raises(ValueError, match="reads probabilities, and SVRCV has none"):
+        SVRCV(Cs=[1.0], gammas=[0.1], cv=3, scoring="neg_log_loss").fit(X, IRIS.target * 1.0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "machine",
+    [
+        LinearSVC(),
+        SVC(),
+        NuSVC(nu=0.3),
+        SVCCV(Cs=[1.0], gammas=[0.1]),
+        LinearSVCCV(Cs=[1.0]),
+        BudgetedSVC(budget=20),
+        Pegasos(alpha=1e-2),
+        SVMClassifier(),
+    ],
+    ids=lambda machine: type(machine).__name__,
+)
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic", "temperature"])
+def test_calibrated_classifier_works_around_each(machine, method):
+    if hasattr(machine, "random_state"):
+        machine = clone(machine).set_params(random_state=0)
+    made = CalibratedClassifierCV(machine, method=method, cv=3).fit(X, Y)
+    assert brier_score_loss(Y, made.predict_proba(X)) < 0.5
+    scores = cross_val_score(made, X, Y, cv=3, scoring="neg_log_loss")
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.long
+def test_a_grid_by_log_loss():
+    """Probabilities inside of `GridSearchCV`, and a model in a file."""
+    search = GridSearchCV(
+        LinearSVC(probability=True), {"C": [0.01, 1.0]}, scoring="neg_log_loss", cv=3
+    )
+    assert search.fit(X, Y).best_score_ > -0.7
+
+
+def test_probabilities_in_a_file(tmp_path):
+    made = LinearSVC(probability=True).fit(X, Y)
+    models.save(tmp_path / "model.npz", made.calibrated_)
+    again = models.load(tmp_path / "model.npz")
+    np.testing.assert_allclose(again.predict_proba(X), made.predict_proba(X), atol=1e-5)
+    assert again.predict(X[:1]).tolist() == [again.classes[made.predict_proba(X[:1]).argmax()]]
