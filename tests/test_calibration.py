@@ -17,6 +17,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 import jaxsvm
 from jaxsvm import calibration, kernels, models
+from jaxsvm.loops.scoring import _one_minus_auc
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -408,6 +409,15 @@ def test_scores_of_probabilities_are_cross_fitted(k):
                 for j, c in enumerate(range(k) if k == 3 else [1])
             ]
             assert area[cell, fold] == pytest.approx(1 - np.mean(areas), rel=1e-9, abs=1e-12)
+
+
+def test_the_area_counts_ties_as_one_half():
+    values, place = np.round(RNG.normal(size=(60, 3))), RNG.integers(0, 3, 60)
+    weight = RNG.random(60)
+    wanted = [roc_auc_score(place == c, values[:, c], sample_weight=weight) for c in range(3)]
+    made = 1 - _one_minus_auc(values, place * 1.0, weight)
+    assert made == pytest.approx(np.mean(wanted))
+    assert np.isnan(_one_minus_auc(values[:, 0], np.ones(60), weight))
 
 
 @pytest.mark.long

@@ -75,7 +75,7 @@ def usual_promotion():
             NystromFeatures(),
             FourierFeatures(),
         ),
-        *(SVR(), LinearSVR(), Pegasos(), SVC(probability=True)),
+        *(SVR(), LinearSVR(), Pegasos(), SVC(probability=True), LinearSVC(probability=True)),
     ],
     expected_failed_checks=None,
 )
