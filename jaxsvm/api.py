@@ -24,8 +24,9 @@ from . import wrappers as wrappers
 from .averaging import average_iterates as average_iterates
 from .averaging import averaged_params as averaged_params
 
-# Probabilities
+# Probabilities, sets and intervals
 from .calibration import calibrate as calibrate
+from .coverage import conformal as conformal
 
 # Data
 from .data import dataset as dataset

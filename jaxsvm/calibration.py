@@ -471,7 +471,7 @@ def calibrate(
         place = jnp.where(data.y > 0, data.y, 0).astype(jnp.int32)
     else:
         columns = decision_values(to_columns, data.x)
-        place, names = _places(data, names, number_of_classes(columns, coupling))
+        place, names = places_of(data, names, number_of_classes(columns, coupling))
     return calibrate_columns(inner, columns, place, data.weight, method, coupling, names)
 
 
@@ -551,7 +551,7 @@ def _crossfit(
     return of_groups[group, jnp.arange(len(group))]
 
 
-def _places(data: Batch, names: tuple | None, k: int) -> tuple[np.ndarray, tuple]:
+def places_of(data: Batch, names: tuple | None, k: int) -> tuple[np.ndarray, tuple]:
     """The numbers of the rows' classes among the names of the model, and these names.
 
     Raises:

@@ -34,7 +34,7 @@ LAYERS = (
     ("engines",),
     ("wrappers",),
     ("solvers",),
-    ("calibration", "data", "machines", "metrics"),
+    ("calibration", "coverage", "data", "machines", "metrics"),
     ("loops",),
     ("api",),
     ("estimators", "plots", "testing", "commands", "__main__"),

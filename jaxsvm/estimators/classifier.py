@@ -19,7 +19,7 @@ from ..recipe import check_choice
 from ..wrappers import one_vs_one, one_vs_rest
 from .base import BaseSVM, Targets
 
-FOLDS = 5  # of the cross-validation of probabilities
+FOLDS = 5  # of the cross-validation of probabilities, where each class has so many rows
 MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
 
 
@@ -134,16 +134,17 @@ class ProbabilityMixin(BaseClassifier):
         used = np.flatnonzero(weight > 0)
         x, y, weight = x[used], y[used], weight[used]
         place = np.searchsorted(self.classes_, y)
-        if (fewest := np.bincount(place).min()) < FOLDS:
+        folds = min(FOLDS, int(np.bincount(place).min()))
+        if folds < 2:
             raise ValueError(
-                f"probability=True needs {FOLDS} rows of each class, for {FOLDS} folds, and one "
-                f"has {fewest}: leave probability out, or add rows"
+                "probability=True needs two rows of each class, to leave one out, and one has a "
+                "single row: leave probability out, or add rows"
             )
         values = cross_val_predict(
             clone(self).set_params(probability=False),
             x[:, used] if self._columns == "rows" else x,
             y,
-            cv=FOLDS,
+            cv=folds,
             method="decision_function",
             params={"sample_weight": weight},
         )

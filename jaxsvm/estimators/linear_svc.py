@@ -67,7 +67,7 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
             effect.
         probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
             decision values of five more fits, each without a fifth of the rows, stratified in their
-            order. A row of weight k is in one fold.
+            order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
 
     Attributes:
         coef_: (1, d) or (k, d) weights; they may be set, and `sparsify` makes them sparse.

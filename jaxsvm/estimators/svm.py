@@ -124,7 +124,7 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
         progress: whether there is a bar on the standard error stream.
         probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
             decision values of five more fits, each without a fifth of the rows, stratified in their
-            order. A row of weight k is in one fold.
+            order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
 
     Attributes:
         classes_: (k,) class names.

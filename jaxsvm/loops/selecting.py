@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_number, integer
+from ..checks import as_number, integer, shown
 from ..flags import despite_flags
 from ..models import classes_of
 from ..numerics import is_traced
@@ -64,6 +64,7 @@ def select(
     seconds: float | None = None,
     save: str | bytes | os.PathLike | None = None,
     progress: bool = True,
+    fold_models: bool = False,
     **axes: Any,
 ) -> Selection:
     """Choose numbers of a solver by cross-validation, and train it with the best.
@@ -130,6 +131,8 @@ def select(
             same if their code is, what they close over, and the globals that they read; those of
             installed packages, if their names are.
         progress: a bar on the standard error stream.
+        fold_models: whether the result holds the models of the choice that were trained without
+            each fold, by another fit each, for `Selection.conformal`.
         **axes: name -> (k,) numbers, one or more axes; with search="gradient" a number or a vector.
 
     Returns:
@@ -164,6 +167,8 @@ def select(
         support vector classification, 2003.
     """
     check_arguments(maker, data, key, score, rule, search, seconds, progress)
+    if not isinstance(fold_models, bool):
+        raise TypeError(f"fold_models must be True or False, got {shown(fold_models)}")
     if is_traced(data, key, axes):
         raise ValueError("select works outside of jit, vmap and grad only")
     names, data = data.classes, data._replace(classes=None)  # other names: the same programs
@@ -244,6 +249,10 @@ def select(
     status = status if search_result is None else f"{search_result.status}; {status}"
     classes = classes_of(fields_of(first).targets, data._replace(classes=names))
     targets, weight = np.asarray(data.y), np.asarray(data.weight)
+    of_folds = None
+    if fold_models:
+        left_out = (grid._replace(data=grid.without(k)) for k in range(count))
+        of_folds = tuple(refit(part, place, memory)[0] for part in left_out)
     selection = Selection(
         table,
         arrays["values"],
@@ -255,6 +264,7 @@ def select(
         classes,
         targets,
         weight,
+        of_folds,
     )
     return file.finish(selection)
 

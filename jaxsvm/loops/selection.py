@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import printing
 from ..calibration import Calibrated, calibrate_columns, check_method, columns_of
+from ..coverage import Conformal, check_alpha, from_values
 from ..models import Classifier, OneVsOne
 from ..recipe import static, struct
 from ..types import Certificate
@@ -170,6 +171,8 @@ class Selection:
     classes: Any = None  # what `predict` gives, `models.Classes`
     targets: np.ndarray | None = None  # (n,)  labels, class numbers or real, of the rows
     weight: np.ndarray | None = None  # (n,)  of the rows
+    # trained with the numbers of `chosen` without each fold; None: `select(fold_models=False)`
+    fold_models: tuple | None = None
 
     def __repr__(self) -> str:
         return printing.of_selection(self)
@@ -209,11 +212,7 @@ class Selection:
             (('a', 'b'), [[1.0, 0.0], [0.0, 1.0]])
         """
         coupling = check_method(method, coupling)
-        if self.targets is None or self.weight is None:
-            raise ValueError("this selection is of an older version, without targets: select anew")
-        named = isinstance(self.model, Classifier)
-        model = self.model.inner if named else self.model
-        names = self.model.classes if named else self.classes.names
+        model, names = self._named_model()
         if not names:
             raise ValueError("the targets are real: probabilities are those of classes")
         if coupling == "pairs" and isinstance(model, OneVsOne):
@@ -221,14 +220,66 @@ class Selection:
                 "scores holds the votes of a OneVsOne, not the values of its pairs: take "
                 "coupling='rest', or jaxsvm.calibrate(model, data) with rows of their own"
             )
-        place = self.table.one_se_place if self.rule == "one_se" else self.table.place
-        used = np.flatnonzero(self.fold >= 0)
-        values, targets, weight = (
-            np.asarray(a)[used] for a in (self.scores[place], self.targets, self.weight)
-        )
+        values, targets, weight, _ = self._held_out()
         number = np.where(targets > 0, targets, 0).astype(np.int32)
         columns = columns_of(values, coupling)
         return calibrate_columns(model, columns, number, weight, method, coupling, names)
+
+    def conformal(self, alpha: float = 0.1) -> Conformal:
+        """Sets of classes, or intervals of real targets, from values out of fold.
+
+        With `select(fold_models=True)` this is CV+: each row's score is compared with that of the
+        model that was trained without it. A set holds the target with probability 1 - 2 alpha - 1/K
+        at least, for K folds, and about 1 - alpha. Else all scores are compared with those of
+        `model`: one model in place of K, about the same rate, and no bound of it.
+
+        Args:
+            alpha: share of targets that may be missed, in (0, 1).
+
+        Raises:
+            ValueError: alpha not in (0, 1), or a selection of an older version.
+
+        Example:
+            >>> import jax, jaxsvm, numpy as np
+            >>> x = np.random.default_rng(0).normal(size=(60, 2))
+            >>> data = jaxsvm.dataset(x, x[:, 0] + 0.1 * x[:, 1]**2, task="regression")
+            >>> found = jaxsvm.select(lambda C: jaxsvm.linear_svm(C, loss=jaxsvm.losses.squared),
+            ...     data, jax.random.key(0), C=jaxsvm.C_grid(3), progress=False)
+            >>> found.conformal(0.1).predict([[1.0, 0.0]]).round(1).tolist()
+            [[0.9, 1.3]]
+
+        Reference: R. F. Barber, E. J. Candes, A. Ramdas, R. J. Tibshirani, Predictive inference
+            with the jackknife+, Annals of Statistics 49, 2021, section 3; of classes Y. Romano, M.
+            Sesia, E. J. Candes, Classification with valid and adaptive coverage, NeurIPS 2020,
+            section 2.
+        """
+        check_alpha(alpha)
+        model, names = self._named_model()
+        values, targets, weight, fold = self._held_out()
+        if names:
+            targets = np.where(targets > 0, targets, 0).astype(np.int32)
+        if self.fold_models is None:
+            return from_values((model,), [values], [targets], [weight], alpha, names)
+        parts = [fold == k for k in range(len(self.fold_models))]
+        in_parts = lambda a: [a[part] for part in parts]
+        return from_values(
+            self.fold_models, in_parts(values), in_parts(targets), in_parts(weight), alpha, names
+        )
+
+    def _named_model(self) -> tuple[Any, tuple]:
+        """The model of values, and the names of its classes; () of real targets."""
+        named = isinstance(self.model, Classifier)
+        names = self.model.classes if named else self.classes.names
+        return self.model.inner if named else self.model, names
+
+    def _held_out(self) -> list[np.ndarray]:
+        """Values of the choice, targets, weights and folds of the rows that a fold holds out."""
+        if self.targets is None or self.weight is None:
+            raise ValueError("this selection is of an older version, without targets: select anew")
+        place = self.table.one_se_place if self.rule == "one_se" else self.table.place
+        used = np.flatnonzero(self.fold >= 0)
+        arrays = self.scores[place], self.targets, self.weight, self.fold
+        return [np.asarray(a)[used] for a in arrays]
 
     @property
     def best(self) -> dict[str, Any]:

@@ -178,8 +178,10 @@ def test_partial_fit_has_no_probabilities():
 def test_bad_input_gets_a_sentence():
     with pytest.raises(AttributeError, match="predict_proba"):
         LinearSVC().fit(X, Y).predict_proba(X)
-    few = np.concatenate([np.flatnonzero(Y == "red")[:4], np.flatnonzero(Y == "blue")])
-    with pytest.raises(ValueError, match="needs 5 rows of each class, for 5 folds, and one has 4"):
+    few = np.concatenate([np.flatnonzero(Y == "red")[:2], np.flatnonzero(Y == "blue")])
+    LinearSVC(probability=True).fit(X[few], Y[few]).predict_proba(X)  # by two folds
+    few = few[1:]
+    with pytest.raises(ValueError, match="needs two rows of each class, to leave one out, and"):
         LinearSVC(probability=True).fit(X[few], Y[few])
     with pytest.raises(ValueError, match="reads probabilities, and SVRCV has none"):
         SVRCV(Cs=[1.0], gammas=[0.1], cv=3, scoring="neg_log_loss").fit(X, IRIS.target * 1.0)
