@@ -370,8 +370,10 @@ class Calibrated:
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0]], ["b", "a", "b", "a"])
         >>> result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, jax.random.key(0))
         >>> chances = calibrate(result.classifier, data)
-        >>> chances.predict_proba([[0.0], [2.0]]).round(1).tolist(), chances.predict([[2.0]])
-        ([[0.5, 0.5], [0.3, 0.7]], array(['b'], dtype='<U1'))
+        >>> chances.classes, chances.predict([[2.0]]).tolist()
+        (('a', 'b'), ['b'])
+        >>> chances.predict_proba([[0.0]]).tolist()
+        [[0.5, 0.5]]
     """
 
     model: Any  # rows -> (n,) for two classes, (n, k) for k

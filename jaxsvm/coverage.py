@@ -76,7 +76,9 @@ class Conformal:
     def _of_values(self, values: Array) -> Array:
         """As `of_values`, traced."""
         mass, n = jnp.sum(self.weights), jnp.sum(self.weights > 0)
-        goal = (1 - self.alpha) * mass * (1 + 1 / jnp.maximum(n, 1).astype(mass.dtype))
+        # a whole rank is not missed by rounding
+        share = (1 - self.alpha) * (1 - 8 * float(jnp.finfo(mass.dtype).eps))
+        goal = share * (mass + mass / jnp.maximum(n, 1).astype(mass.dtype))
         ends = jnp.cumsum(self.weights, axis=1)
         below = jnp.concatenate([jnp.zeros_like(ends[:, :1]), ends], axis=1)
 
@@ -148,7 +150,7 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Conformal:
         >>> x = np.linspace(-1, 1, 40)[:, None]
         >>> data = jaxsvm.dataset(x, x[:, 0] + np.tile([0.1, -0.1], 20), task="regression")
         >>> line = jaxsvm.models.Linear(jnp.ones(1), jnp.zeros(()))
-        >>> conformal(line, data).predict([[0.0], [2.0]]).round(2).tolist()
+        >>> conformal(line, data).predict([[0.0], [2.0]]).astype(float).round(2).tolist()
         [[-0.1, 0.1], [1.9, 2.1]]
 
     Reference: V. Vovk, A. Gammerman, G. Shafer, Algorithmic learning in a random world, 2005; J.

@@ -105,7 +105,7 @@ FAULTS = (
           "weights lost in the error of jaxsvm predict", "tests/commands/test_commands.py -k counts_rows_by_their_weight"),
     Fault("average", "averaging.py", "1 / (jnp.maximum(since, 0) + 1)", "1 / (jnp.maximum(since, 0) + 2)",
           "off by one in the shares of an average", "tests/wrappers/test_averaging.py -k uniform_average"),
-    Fault("held out", "loops/scoring.py", "np.average(self.loss(values, y), weights=weight)", "np.average(self.loss(values, y))",
+    Fault("held out", "loops/scoring.py", "np.average(self.loss(*fold[:2]), weights=fold[2])", "np.average(self.loss(*fold[:2]))",
           "weights lost in the scores of select", f"{CAMPAIGN} -k selections"),
     Fault("smooth slope", "implicit.py", "lax.custom_linear_solve(product, -d_grad, solve",
           "lax.custom_linear_solve(product, d_grad, solve",

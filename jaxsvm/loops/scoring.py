@@ -76,12 +76,9 @@ class Scorer:
             rows = outcome.fold == number
             fold = values[rows], outcome.y[rows], outcome.weight[rows]
             if self.loss is not None:
-                is_finite = np.isfinite(fold[0]).all()
-                return (
-                    float(np.average(self.loss(*fold[:2]), weights=fold[2]))
-                    if is_finite
-                    else np.nan
-                )
+                if not np.isfinite(fold[0]).all():
+                    return np.nan
+                return float(np.average(self.loss(*fold[:2]), weights=fold[2]))
             more = (lambda: chances()[rows],) if hasattr(self.score, "takes_probabilities") else ()
             form = "(values, targets, weights) -> one number"
             with calling("score", self.score, form, *fold, *more):

@@ -245,7 +245,7 @@ class Selection:
             >>> data = jaxsvm.dataset(x, x[:, 0] + 0.1 * x[:, 1]**2, task="regression")
             >>> found = jaxsvm.select(lambda C: jaxsvm.linear_svm(C, loss=jaxsvm.losses.squared),
             ...     data, jax.random.key(0), C=jaxsvm.C_grid(3), progress=False)
-            >>> found.conformal(0.1).predict([[1.0, 0.0]]).round(1).tolist()
+            >>> found.conformal(0.1).predict([[1.0, 0.0]]).astype(float).round(1).tolist()
             [[0.9, 1.3]]
 
         Reference: R. F. Barber, E. J. Candes, A. Ramdas, R. J. Tibshirani, Predictive inference

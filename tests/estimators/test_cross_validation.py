@@ -370,10 +370,6 @@ def test_bad_input():
         LinearSVCCV(Cs=[]).fit(x, y)
     with pytest.raises(ValueError, match="rule must be one of 'best', 'one_se', got 'first'"):
         SVCCV(**FEW, rule="first").fit(x, y)
-    with pytest.raises(
-        ValueError, match="scoring='neg_log_loss' reads probabilities, and SVCCV has none"
-    ):
-        SVCCV(**FEW, scoring="neg_log_loss").fit(x, y)
     with pytest.raises(ValueError, match="scoring must be the name of one score"):
         SVCCV(**FEW, scoring=["accuracy", "f1"]).fit(x, y)
     with pytest.raises(ValueError, match="without fold 0 there is no row of class"):

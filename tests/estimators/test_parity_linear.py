@@ -206,7 +206,7 @@ def test_pegasos_has_parameters_of_sgd_classifier():
         "max_iter",
         "average",
     }  # documented: no stopping criterion; the mean is the better default
-    additions = {"batch_size", "progress"}
+    additions = {"batch_size", "progress", "probability"}
     assert set(ours) - additions <= set(theirs)
     assert all(ours[key].default == theirs[key].default for key in set(ours) - additions - changed)
 
