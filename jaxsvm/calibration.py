@@ -386,9 +386,9 @@ class Calibrated:
         values = Columns(self.model, self.coupling)(x)
         return probabilities(self.curve, values, self.coupling, len(self.classes))
 
-    def predict_proba(self, x: Any) -> np.ndarray:
+    def predict_proba(self, x: Any) -> Any:
         """As a call, on the host: of any rows, lists too, by few compiled programs."""
-        return decision_values(self, x)
+        return self(x) if is_traced(self, x) else decision_values(self, x)
 
     def predict(self, x: Any) -> np.ndarray:
         """The names of the most probable classes, (n, d) -> (n,), on the host."""

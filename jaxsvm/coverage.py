@@ -56,9 +56,9 @@ class Conformal:
         """As a call, from the values of the models, (K, n) or (K, n, k), on the host."""
         return np.asarray(_of_values(self, jnp.asarray(values)))
 
-    def predict(self, x: Any) -> np.ndarray:
+    def predict(self, x: Any) -> Any:
         """As a call, on the host: of any rows, lists too, by few compiled programs."""
-        return decision_values(self, x)
+        return self(x) if is_traced(self, x) else decision_values(self, x)
 
     def sets(self, x: Any) -> list[tuple]:
         """The names of the classes in each row's set.

@@ -229,7 +229,8 @@ def test_several_machines_at_once(method, coupling):
     @jax.jit
     @jax.vmap
     def chances(model):
-        return jaxsvm.calibrate(model, plain, method=method, coupling=coupling)(X)
+        made = jaxsvm.calibrate(model, plain, method=method, coupling=coupling)
+        return made.predict_proba(jnp.asarray(X))
 
     for k, row in enumerate(chances(several)):
         one = jax.tree.map(lambda a, k=k: a[k], several)

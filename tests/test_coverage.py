@@ -157,7 +157,7 @@ def test_a_selection_compares_each_score_with_the_model_without_the_row(k):
         solver = jaxsvm.decomposition(C, kernels.rbf(gamma=0.3))
         return jaxsvm.one_vs_rest(solver, classes=3) if k == 3 else solver
 
-    options = {"C": np.array([0.1, 1.0]), "folds": 4, "progress": False}
+    options = {"C": np.array([0.1, 1.0]), "folds": 4, "tol": 1e-5, "progress": False}
     found = jaxsvm.select(maker, data, KEY, fold_models=True, **options)
     assert len(found.fold_models) == 4
     made, used = found.conformal(0.15), weight > 0
@@ -233,7 +233,7 @@ def test_several_levels_at_once():
     data = jaxsvm.dataset(X, NAMES, task="multiclass")
     plain = data._replace(classes=None)
     alphas = jnp.array([0.05, 0.2, 0.6])
-    sets = jax.jit(jax.vmap(lambda a: jaxsvm.conformal(MODELS[3], plain, a)(NEW)))(alphas)
+    sets = jax.jit(jax.vmap(lambda a: jaxsvm.conformal(MODELS[3], plain, a).predict(NEW)))(alphas)
     for alpha, row in zip(alphas, sets, strict=True):
         wanted = jaxsvm.conformal(MODELS[3], data, float(alpha)).predict(NEW)
         np.testing.assert_array_equal(row, wanted)

@@ -32,7 +32,7 @@ def run(args: Any, stream: Any) -> int:
         model = models.Classifier(chances.model, chances.classes)
     if args.probability and chances is None:
         raise ValueError(
-            f"{args.model} holds no probabilities: train it with jaxsvm train --probability"
+            f"{args.model} holds no probabilities: give --probability to train or select, too"
         )
     inner = model.inner if isinstance(model, models.Classifier) else model
     scale = unwrap_static(getattr(inner, "phi", None))

@@ -42,6 +42,19 @@ def errors(model: Any, parts: list[Batch], classes: tuple) -> dict[str, str]:
     return errors_by_part
 
 
+def check_probability(data: Batch, classes: tuple) -> None:
+    """Raise ValueError for rows of which no fold could be left out, or real targets."""
+    if not classes:
+        raise ValueError("--probability is for classes, and the targets are real")
+    place = np.maximum(np.asarray(data.y)[np.asarray(data.weight) > 0], 0).astype(int)
+    count = np.bincount(place, minlength=len(classes))
+    if count.min() < 2:
+        raise ValueError(
+            f"--probability needs two rows of each class, and {classes[count.argmin()]} has one: "
+            "leave the option out, or add rows"
+        )
+
+
 def error(model: Any, data: Batch, classes: tuple) -> str:
     """The share of wrong rows, or the root mean square for real targets."""
     if classes:

@@ -27,8 +27,10 @@ def run(args: Any, stream: Any) -> int:
     key_split, key_map, key = jax.random.split(jax.random.key(args.seed), 3)
     data = reading.training_data(args, key_split)
     rows, classes = data.parts[0], data.classes
-    if args.probability and not (classes and args.model):
-        raise ValueError("--probability is for classes, and is kept with --model: give a file")
+    if args.probability:
+        report.check_probability(rows, classes)
+        if not args.model:
+            raise ValueError("--probability is kept with the model: give --model FILE")
     if args.score not in ("error", "risk") and not classes:
         raise ValueError(f"--score {args.score} is for classes: take --score error or risk")
     if args.score == "risk" and len(classes) > 2:

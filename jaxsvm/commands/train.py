@@ -33,8 +33,8 @@ def train(args: Any, stream: Any) -> int:
     key_split, key_map, key = jax.random.split(jax.random.key(args.seed), 3)
     data = (read_together if args.processes else reading.training_data)(args, key_split)
     rows, classes = data.parts[0], data.classes
-    if args.probability and not classes:
-        raise ValueError("--probability is for classes, and the targets are real")
+    if args.probability:
+        report.check_probability(rows, classes)
     total = float(jax.numpy.sum(rows.weight))
     method = machine(args, rows, classes, key_map)
     lam = jaxsvm.lam_from_C(args.C or 1.0, total) if args.lam is None else args.lam

@@ -118,6 +118,11 @@ class ProbabilityMixin(BaseClassifier):
     calibrated_: Calibrated
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, **more: Any) -> Self:
+        if not isinstance(self.probability, bool | np.bool_):
+            raise ValueError(
+                f"probability must be True or False, got {self.probability!r}: the probabilities "
+                "are by sigmoids; for others take CalibratedClassifierCV(method=...)"
+            )
         with self._restore_on_error():
             super()._fit(X, y, sample_weight, **more)
             if self.probability:

@@ -52,9 +52,17 @@ def test_train_keeps_sigmoids_of_five_folds(positive, capsys):
     np.testing.assert_allclose(predicted("--scores")[1], values, rtol=1e-5, atol=1e-5)
     capsys.readouterr()
     assert main(["predict", "m.npz", "new.csv", "--probability"]) == 2
-    assert "m.npz holds no probabilities: train it with jaxsvm train --probability" in (
+    assert "m.npz holds no probabilities: give --probability to train or select, too" in (
         capsys.readouterr().err
     )
+
+
+def test_a_class_of_one_row_is_named(capsys):
+    with open("rows.csv", "a") as file:
+        file.write("1,2,3,rare\n")
+    assert main([*TRAIN, "--probability"]) == 2
+    err = capsys.readouterr().err
+    assert "--probability needs two rows of each class, and rare has one" in err, err
 
 
 def test_select_keeps_sigmoids_of_its_folds(capsys):
@@ -82,7 +90,10 @@ def test_select_keeps_sigmoids_of_its_folds(capsys):
             ("select", "real.npz", "--task", "regression", "--probability", "--model", "r.npz"),
             "--probability is for class",
         ),
-        (("select", "rows.csv", "--label", "kind", "--probability"), "is kept with --model: give"),
+        (
+            ("select", "rows.csv", "--label", "kind", "--probability"),
+            "--probability is kept with the model: give",
+        ),
         (
             ("select", "real.npz", "--task", "regression", "--score", "auc"),
             "--score auc is for classes: take --score err",

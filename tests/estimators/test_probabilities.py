@@ -178,6 +178,8 @@ def test_partial_fit_has_no_probabilities():
 def test_bad_input_gets_a_sentence():
     with pytest.raises(AttributeError, match="predict_proba"):
         LinearSVC().fit(X, Y).predict_proba(X)
+    with pytest.raises(ValueError, match="probability must be True or False, got 'isotonic': the"):
+        LinearSVC(probability="isotonic").fit(X, Y)
     few = np.concatenate([np.flatnonzero(Y == "red")[:2], np.flatnonzero(Y == "blue")])
     LinearSVC(probability=True).fit(X[few], Y[few]).predict_proba(X)  # by two folds
     few = few[1:]
