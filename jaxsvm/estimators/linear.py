@@ -163,7 +163,9 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
     def _without_column(self, model: Any) -> Any:
         """The model with the weight of the last column as its intercept."""
         if not hasattr(model, "w"):
-            return dataclasses.replace(model, inner=self._without_column(model.inner))
+            inner = self._without_column(model.inner)
+            stacked = {"stacked": (True, True)} if hasattr(model, "stacked") else {}
+            return dataclasses.replace(model, inner=inner, **stacked)
         w = np.asarray(model.w)
         b = (self.intercept_scaling * w[..., -1]).astype(w.dtype)
         return dataclasses.replace(model, w=w[..., :-1], b=b, bias="feature")

@@ -350,3 +350,15 @@ def test_rows_that_are_not_merged_have_the_form_of_merged_ones():
     merged, weights, of = preprocess.merge_duplicates(x, y, weight)
     assert np.array_equal(np.sort(merged), rows) and np.array_equal(np.sort(weights), copies)
     assert np.array_equal(group, [0, -1, 1, -1, 2]) and np.array_equal(of < 0, group < 0)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_model_of_another_intercept_scaling_is_that_of_the_estimator(k):
+    """Its intercept is a column of the rows in training; of several classes each has its own."""
+    x, y = make_classification(60, 4, n_informative=3, n_redundant=0, n_classes=k, random_state=0)
+    x = x.astype(np.float32)
+    made = LinearSVC(intercept_scaling=3.0, probability=True, random_state=0).fit(x, y)
+    values = jaxsvm.models.decision_values(made.model_, x[:7])
+    np.testing.assert_allclose(values, made.decision_function(x[:7]), atol=1e-5)
+    chances = made.calibrated_.predict_proba(x[:7])
+    np.testing.assert_allclose(chances, made.predict_proba(x[:7]), atol=1e-5)
