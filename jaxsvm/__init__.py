@@ -9,7 +9,7 @@ A map of the package. Each name has its own help, such as `help(jaxsvm.fit)`.
     wrappers     averaged, on_features, one_vs_rest, one_vs_one: a solver -> a solver
     loops        fit, select, sweep, stream, step; fast_loops, cache_programs
     results      Fit: model, predict, classifier, status, info; Selection; models: save, load
-    answers      calibrate, conformal: probabilities, sets of classes, intervals
+    answers      calibrate, conformal
     judgement    certificate, kkt_residual; metrics: error_on, risk_on, auc_on; objectives
     conversions  lam_from_C, C_from_lam, nu_from
     pictures     plots, with the extra "plot"
