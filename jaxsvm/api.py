@@ -93,6 +93,7 @@ from .types import take as take
 from .wrappers import OneVsOne as OneVsOne
 from .wrappers import OneVsRest as OneVsRest
 from .wrappers import averaged as averaged
+from .wrappers import multi_output as multi_output
 from .wrappers import on_features as on_features
 from .wrappers import one_vs_one as one_vs_one
 from .wrappers import one_vs_rest as one_vs_rest

@@ -274,10 +274,10 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
     return value.astype(np.float32) if is_integer else value
 
 
-def check_rows(x: Any, **others: Any) -> None:
+def check_rows(x: Any, *, columns: int | None = None, **others: Any) -> None:
     """Raise unless x (n, d) has rows and columns, and each of `others` a number for each row.
 
-    None among the others is left out.
+    None among the others is left out. With `columns` they may have that many numbers for each row.
 
     Raises:
         ValueError: another shape.
@@ -291,7 +291,7 @@ def check_rows(x: Any, **others: Any) -> None:
     if not shape[0] or not shape[1]:
         raise ValueError(f"x has shape {shape}: there must be at least one row and one column")
     for name, a in others.items():
-        if a is not None and np.shape(a) != shape[:1]:
+        if a is not None and np.shape(a) not in (shape[:1], (shape[0], columns)):
             raise ValueError(
                 f"{name} must hold one number for each of the {shape[0]} rows of x, got shape "
                 f"{np.shape(a)}"

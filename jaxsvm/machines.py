@@ -25,7 +25,8 @@ from .solvers import (
     sdca,
 )
 from .types import Array, Hooks, Loss, Solver, SparseRows
-from .wrappers.multiclass import one_vs_rest, stack_models
+from .wrappers.multiclass import one_vs_rest
+from .wrappers.problems import stack_models
 
 NAMES = ("newton", "augmented_lagrangian", "interior_point", "dual_descent", "sdca")
 MOST_COLUMNS = 512  # of rows for which a step of the interior point method is cheap

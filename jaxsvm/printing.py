@@ -49,11 +49,13 @@ def of_certificate(proof: Any) -> str:
 def of_batch(data: Any) -> str:
     """The line of a `Batch`: its size and what its targets are; of other fields, their types."""
     shapes = [getattr(field, "shape", ()) for field in (data.x, data.y)]
-    if [len(shape) for shape in shapes] != [2, 1] or data.y.dtype.kind not in "fiu":
+    if len(shapes[0]) != 2 or len(shapes[1]) not in (1, 2) or data.y.dtype.kind not in "fiu":
         return f"Batch whose x is {type(data.x).__name__} and y {type(data.y).__name__}"
     n, d = data.x.shape
     kind = "sparse " if hasattr(data.x, "length") else ""
     text = f"Batch of {n:,} {kind}rows of {d:,} columns, {data.x.dtype}"
+    if data.y.ndim == 2 and hasattr(data.weight, "T"):
+        return f"{text}; {_of_columns(data)}"
     values, counts = np.unique(np.asarray(data.y), return_counts=True)
     if not values.size:
         return text
@@ -69,6 +71,16 @@ def of_batch(data: Any) -> str:
         told = ", ".join(f"{value:g} ({count:,})" for value, count in pairs)
         return f"{text}; targets {told}"
     return f"{text}; targets from {values[0]:g} to {values[-1]:g}"
+
+
+def _of_columns(data: Any) -> str:
+    """The targets (n, k): how many, how many of them hold, and how many are missing."""
+    y, weight = np.asarray(data.y), np.asarray(data.weight)
+    known = np.broadcast_to(weight.T > 0, y.T.shape).T
+    missing = f", {1 - known.mean():.2g} of them missing" if not known.all() else ""
+    if not hasattr(data.classes, "names"):
+        return f"{y.shape[1]} real targets each{missing}"
+    return f"{y.shape[1]} labels, {((y > 0) & known).sum() / len(y):.3g} a row{missing}"
 
 
 def of_selection(found: Any) -> str:

@@ -175,9 +175,9 @@ class Batch(NamedTuple):
     """
 
     x: Array  # (b, d), or SparseRows
-    y: Array  # (b,)  labels in {-1, +1}, or real targets
+    y: Array  # (b,)  labels in {-1, +1}, or real targets; (b, k)  several, for `multi_output`
     index: Array  # type: ignore[assignment]  # (b,)  int32 row numbers in the training set; with needs_all_rows=True: of this step, -1 = padding
-    weight: Array  # (b,)  >= 0, the weight of the example; 0 marks padding
+    weight: Array  # (b,)  >= 0, the weight of the example; 0 marks padding; or (b, k), as y
     # (b,)  int32, the query of each row, for ranking; y then holds grades. None: all rows are one
     query: Array | None = None
     classes: Any = None  # the names of the classes, `models.Classes`; None: not known
@@ -196,9 +196,15 @@ class Batch(NamedTuple):
             raise ValueError(
                 f"x must be a matrix with a row for each example, got shape {shape_of(self.x)}"
             )
-        check_field("y", self.y, "real", front)
+        check_field("y", self.y, "real")
+        check_field("weight", self.weight, "real", least=0)
+        y, weight = shape_of(self.y), shape_of(self.weight)
+        if not may_be_rows(front, y, weight):
+            raise ValueError(
+                f"y and weight must have a number for each of the rows {front} of x, got shapes "
+                f"{y} and {weight}"
+            )
         check_field("index", self.index, "whole", front, least=-1)
-        check_field("weight", self.weight, "real", front, least=0)
         if self.query is not None:
             check_field("query", self.query, "whole", front)
 
@@ -340,7 +346,8 @@ class Solver(NamedTuple):
     sampler: Any = None  # that of the paper; None: one uniform row a step
     # a batch is all rows, and its index those drawn; else it is the drawn rows
     needs_all_rows: bool = False
-    # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked
+    # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked;
+    # ("labels", k), ("real", k): k of them for each row
     targets: Any = None
     # what info.residual measures, the "data" or a "batch"; `tol` may stop on the first
     residual_of: str = "data"
@@ -761,17 +768,24 @@ def check_batch(name: str, data: Any) -> None:
                 f"{field} of {name} must be an array, got {shown(part)}: make the "
                 "batch with jaxsvm.dataset(x, y)"
             )
-    shapes = [tuple(np.shape(part)) for part in (data.y, data.weight)]
-    if any(shape != tuple(data.x.shape[:1]) for shape in shapes):
+    y, weight = np.shape(data.y), np.shape(data.weight)
+    if not may_be_rows(np.shape(data.x)[:1], y, weight):
         raise ValueError(
-            f"{name} must hold one target and one weight for each of its {data.x.shape[0]} rows, "
-            f"got shapes {shapes[0]} and {shapes[1]}: take rows with jaxsvm.take(data, index)"
+            f"{name} must hold one target and one weight for each of its "
+            f"{np.shape(data.x)[0] if np.ndim(data.x) else 0} rows, got shapes {y} and {weight}: "
+            "take rows with jaxsvm.take(data, index)"
         )
-    if data.query is not None and np.shape(data.query) != shapes[0]:
+    if data.query is not None and np.shape(data.query) != y[:1]:
         raise ValueError(
-            f"{name} must hold one query for each of its {shapes[0][0]} rows, got shape "
+            f"{name} must hold one query for each of its {y[0]} rows, got shape "
             f"{np.shape(data.query)}: take rows with jaxsvm.take(data, index)"
         )
+
+
+def may_be_rows(front: tuple, y: tuple, weight: tuple) -> bool:
+    """Whether these are shapes of targets and weights of rows: (n,), or (n, k) of y or of both."""
+    several = len(y) == len(front) + 1 and y[:-1] == front
+    return (y == front or several) and (weight == front or (several and weight == y))
 
 
 def check_weights(name: str, data: Any) -> None:
@@ -786,9 +800,10 @@ def check_weights(name: str, data: Any) -> None:
     weight = own_values(data.weight)
     least, most = weight.min(), weight.max()  # nan if there is one
     if not (least >= 0 and most < np.inf):
-        row = int(np.flatnonzero(~((weight >= 0) & (weight < np.inf)))[0])
+        wrong = np.argwhere(~((weight >= 0) & (weight < np.inf)))[0]
+        row, value = int(wrong[0]), float(weight[tuple(wrong)])
         raise ValueError(
-            f"weights must be finite numbers of at least 0, got {float(weight[row]):g} for row "
+            f"weights must be finite numbers of at least 0, got {value:g} for row "
             f"{row}: give the row another weight, or 0 to leave it out"
         )
     if not most > 0 and not is_remote(data.weight):
@@ -830,9 +845,21 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
         subset = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, safe[0], 1), data)
     else:
         subset = jax.tree.map(lambda a: a.at[safe].get(mode="promise_in_bounds"), data)
-    return subset._replace(
-        index=index, weight=jnp.where(index >= 0, subset.weight, jnp.zeros_like(subset.weight))
-    )
+    return _without_padding(subset, index)
+
+
+def _without_padding(subset: Batch, index: Array) -> Batch:
+    """The rows with these numbers, of weight 0 where it is -1."""
+    exists = index >= 0 if subset.weight.ndim == 1 else (index >= 0)[:, None]
+    weight = jnp.where(exists, subset.weight, jnp.zeros_like(subset.weight))
+    return subset._replace(index=index, weight=weight)
+
+
+def row_weights(data: Batch) -> Batch:
+    """The data with one weight for each row, the largest of those of its targets."""
+    if data.weight.ndim == 1:
+        return data
+    return data._replace(weight=jnp.max(data.weight, axis=1))
 
 
 def take_by_block(data: Batch, index: Array, blocks: int) -> Batch:
@@ -849,9 +876,7 @@ def take_by_block(data: Batch, index: Array, blocks: int) -> Batch:
         lambda a: gather(a.reshape(blocks, n, *a.shape[1:]), local).reshape(-1, *a.shape[1:]),
         data._replace(x=x),
     )
-    return subset._replace(
-        index=index, weight=jnp.where(index >= 0, subset.weight, jnp.zeros_like(subset.weight))
-    )
+    return _without_padding(subset, index)
 
 
 def drawn(batch: Batch, needs_all_rows: bool) -> Batch:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from ..checks import check_rows, jax_dtype, refuse_masked, x64_enabled
-from ..models import Classes
+from ..models import Classes, Labels
 from ..numerics import pack_lists, pad_rows
 from ..ranking import check_grades
 from ..recipe import check_choice
@@ -18,6 +18,7 @@ from ..types import Batch
 from .class_numbers import encode
 from .fold_numbers import group_numbers
 from .from_scipy import csr, is_mostly_zeros, is_sparse, sparsify, stored_range
+from .target_columns import has_columns, target_columns
 from .traced_rows import is_traced_array, traced_batch
 
 
@@ -50,10 +51,12 @@ def dataset(
         weight: (n,) example weights, >= 0, not all 0; None: all 1. Weight k equals k copies.
         query: (n,) a number or name of the query of each row, for ranking; rows are compared
             within a query. None: all rows are of one query.
-        task: "binary", "multiclass", "regression" or "ranking"; None: "ranking" with `query`,
-            "multiclass" for strings of more than two names, else "binary".
+        task: "binary", "multiclass", "multilabel", "regression" or "ranking"; None: "ranking" with
+            `query`, "multiclass" for strings of more than two names, "multilabel" for y (n, k),
+            else "binary".
         classes: the names of the classes in order, as `train.classes.names`: for rows of a test
-            set, in which some may be missing. None: those in y, sorted.
+            set, in which some may be missing. None: those in y, sorted. Of y (n, k) the names of
+            the columns; None: those of a data frame, else 0 .. k-1.
         sparse: True: a dense x becomes sparse; "auto": it does so where linear solvers are faster
             on sparse rows, with more than 64 columns and less than a tenth of the numbers nonzero.
 
@@ -76,7 +79,7 @@ def dataset(
         Batch of 2 rows of 2 columns, float32; classes ham as -1 (1), spam as 1 (1)
     """
     if task is not None:
-        check_choice("task", task, ("binary", "multiclass", "regression", "ranking"))
+        check_choice("task", task, ("binary", "multiclass", "multilabel", "regression", "ranking"))
     check_choice("sparse", sparse, (False, True, "auto"))
     if sparse and not is_sparse(x) and not is_traced_array(x):
         x = numbers("x", x)
@@ -99,13 +102,18 @@ def checked_batch(
     task = task if task or query is None else "ranking"
     if is_traced_array(x, y, weight, query):
         return _of_traced(x, y, weight, query, task, classes)
-    y, names, task = _numbered(y, classes, task)
     sparse = is_sparse(x)
+    weight = weight if weight is None else numbers("weight", weight)
+    several: Any = None  # the names of labels, where rows have several targets
+    if has_columns(y, task):
+        y, weight, several = target_columns(y, weight, task, classes)
+        names, task = several, task or "multilabel"
+    else:
+        y, names, task = _numbered(y, classes, task)
     y = numbers("y", y)
     if not packed:
         x = csr(x) if sparse else numbers("x", x)
-    weight = weight if weight is None else numbers("weight", weight)
-    check_rows(x, y=y, weight=weight)
+    check_rows(x, y=y, weight=weight, columns=None if several is None else y.shape[1])
     weight = np.ones(len(y)) if weight is None else weight
     # the dtype of all sums
     dtype = np.dtype(np.float64 if x.dtype == np.float64 and x64_enabled() else np.float32)
@@ -125,7 +133,10 @@ def checked_batch(
         check_grades(y, cast_weight, groups)
         _rounded_grades(y, cast_weight, groups, dtype)
     if task == "regression":
-        check_target_digits(y[cast_weight > 0], dtype)
+        columns = [y] if y.ndim == 1 else y.T
+        present = np.broadcast_to(cast_weight.T > 0, y.T.shape)
+        for target, live in zip(columns, np.atleast_2d(present), strict=True):
+            check_target_digits(target[live], dtype)
     columns, low, high = _range(x)
     _scales(high - low, sparse)
     _squares(columns, high - low, dtype)
@@ -141,7 +152,8 @@ def checked_batch(
     index = np.arange(x.shape[0], dtype=np.int32)
     y, weight = y.astype(np.float64).astype(dtype), weight.astype(np.float64).astype(dtype)
     x, y, index, weight, groups = jax.device_put((x, y, index, weight, groups))
-    return Batch(x, y, index, weight, groups, Classes(names) if names else None)
+    named = Labels(several) if several else Classes(names) if names else None
+    return Batch(x, y, index, weight, groups, named)
 
 
 def _of_traced(x: Any, y: Any, weight: Any, query: Any, task: str | None, classes: Any) -> Batch:

@@ -46,22 +46,22 @@ class Problem(Protocol):
     def weights(self, coef: Array) -> tuple[Array, Array]:
         """The weights w, b of the coefficients."""
 
-    def gap(self, coef: Array) -> tuple[Array, Array, Array, Array]:
+    def gap(self, coef: Array) -> tuple[Array, Array, Any, Array]:
         """The weights w, b of the coefficients, the sum of losses and the relative duality gap."""
 
 
 class Search(NamedTuple):
     """What passes carry."""
 
-    coef: Array  # (n,), or (n, k); then w and b have a leading axis (k,)
-    w: Array  # (d,)
-    b: Array  # ()
+    coef: Array  # (n,), or (n, k)
+    w: Array  # (d,), or (d, k)
+    b: Array  # (), or (k,)
     order: Array  # (n + 1,) int32, the listed rows come first
     size: Array  # () int32, how many they are
     violation: Array  # () largest violation of the last pass; inf: no row leaves
     scale: Array  # () largest violation of all passes
     goal: Array  # () violation at which listed rows are solved, a share of that of all rows
-    loss: Array  # () sum of losses at the last look
+    loss: Any  # () sum of losses at the last look, or what `gap` of the problem gives instead
     residual: Array  # () at the last look
     best: Array  # () residual at the last look that made it fall by a tenth
     passes: Array  # () int32
@@ -142,10 +142,6 @@ def descend(problem: Problem, coef: Array, tol: Array, rounds: Array) -> Search:
 def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
     """A visit of each listed row; the rows that stay, their number, and whether any moved."""
     dot_row, add_row = row_loops(problem.x)
-    if at.coef.ndim > 1:  # k coefficients of each row
-        of_one, to_one = dot_row, add_row
-        dot_row = lambda i, w: jax.vmap(lambda w: of_one(i, w))(w)
-        add_row = lambda i, c, w, live: jax.vmap(lambda c, w: to_one(i, c, w, live))(c, w)
     size = at.size.astype(jnp.uint32)
     stride = visiting_stride(at.passes, size)
 

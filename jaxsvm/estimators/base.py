@@ -23,7 +23,8 @@ from ..loops.fitting import fit_once
 from ..models import Classifier, Expansion, Linear, support_index
 from ..recipe import check_positive, fields_of
 from ..types import Fit, Hooks, RunState, Sampler, Solver
-from ..wrappers import OneVsOne
+from ..wrappers import OneVsOne, multi_output
+from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, compact, inner_of, on_rows
 from .parameters import divides_rows, is_matrix, may_widen, takes_matrix
 from .preprocess import (
@@ -61,11 +62,11 @@ class MergedRows(NamedTuple):
 class Targets(NamedTuple):
     """What the checked rows are trained on."""
 
-    value: np.ndarray  # (n,)  labels, class numbers or real numbers
+    value: np.ndarray  # (n,)  labels, class numbers or real numbers; (n, k) of several targets
     names: tuple | None = None  # of the classes
     place: Any = None  # (n,)  class numbers
     class_weight: Any = None  # (k,)
-    factors: Any = 1.0  # (n,)  on the weights of the rows
+    factors: Any = 1.0  # (n,)  on the weights of the rows; (n, k) of several targets
     reduce: Callable | None = None  # (solver, classes=k) -> the solver of k > 2 classes
     query: Any = None  # (n,)  numbers of the queries
 
@@ -78,7 +79,9 @@ class Targets(NamedTuple):
         return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
 
     def solver_of(self, solver: Any) -> Any:
-        """The solver of all classes by that of two."""
+        """The solver of all classes or columns by that of two classes or one column."""
+        if self.value.ndim == 2:
+            return multi_output(solver, outputs=self.value.shape[1])
         k = 0 if self.names is None else len(self.names)
         return solver if k <= 2 or self.reduce is None else self.reduce(solver, classes=k)
 
@@ -102,8 +105,9 @@ class BaseSVM(BaseEstimator):
     """Fitting and decision values; a subclass says by `_spec` how it is trained."""
 
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
+    _takes_columns = True  # whether y may be (n, k)
     _fitted_with: dict[str, Any]  # their values
-    _centre: float = 0.0  # subtracted from real targets in float64; part of a free intercept
+    _centre: Any = 0.0  # subtracted from real targets in float64; part of a free intercept
     _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
     progress: bool
     solver_: str
@@ -167,7 +171,9 @@ class BaseSVM(BaseEstimator):
             dtype=FLOATS,
             reset=reset,
             y_numeric=isinstance(self, RegressorMixin),
+            multi_output=self._takes_columns and has_columns(y),
         )
+        y = np.asarray(y.toarray() if is_sparse(y) else y)
         if self._columns == "rows" and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"a precomputed kernel needs a square matrix of training rows, got shape {X.shape}"
@@ -211,8 +217,8 @@ class BaseSVM(BaseEstimator):
     ) -> MergedRows:
         """The rows as they are trained on; rows that differ in `key` (n,) are not merged.
 
-        `factors`, (n,) or a number, are the class weights. At least `least` rows result. Equal rows
-        become one if `merge`.
+        `factors`, (n,), (n, k) or a number, are the class weights. At least `least` rows result.
+        Equal rows become one if `merge`.
         """
         x = to_train_dtype(x, weight)
         rows, copies, group = (merge_duplicates if merge else drop_absent)(x, key, weight)
@@ -220,7 +226,10 @@ class BaseSVM(BaseEstimator):
         index = np.concatenate([rows, np.full(padding, rows[0])])
         copies = np.concatenate([copies, np.zeros(padding)])
         x = x[index][:, index] if self._columns == "rows" else x[index]
-        total = copies * np.broadcast_to(factors, len(key))[index]
+        if np.ndim(factors) == 2:
+            total = copies[:, None] * factors[index]
+        else:
+            total = copies * np.broadcast_to(factors, len(key))[index]
         return MergedRows(x, index, copies, total, len(rows), group)
 
     def _reads_packed(self, solver: Any) -> bool:
@@ -257,7 +266,8 @@ class BaseSVM(BaseEstimator):
         `numbers` replace parameters of the same name. Rows are padded to at least the size of
         `least` rows.
         """
-        rows = self._merged(x, targets.key, weight, targets.factors, least)
+        one = targets.value.ndim == 1  # rows of several targets stay apart
+        rows = self._merged(x, targets.key, weight, targets.factors, least, merge=one)
         index, n, d = rows.index, len(rows.index), rows.x.shape[1]
         n_rows = max(rows.n_rows, min(copies_in(weight), SHORT_PASS))
         spec = self._spec(rows, None if state is None else self._solver, **numbers or {})
@@ -291,7 +301,7 @@ class BaseSVM(BaseEstimator):
             spec = spec.instead
         warn_unless_accepted(run, spec, plan["tol"])
         model = compact(run.model, index, d)
-        model = add_to_intercept(model, self._centre) if self._centre else model
+        model = add_to_intercept(model, self._centre) if np.any(self._centre) else model
         self.model_ = model if targets.names is None else Classifier(model, targets.names)
         self._solver = spec.solver
         if spec.name is not None:
@@ -347,7 +357,7 @@ class BaseSVM(BaseEstimator):
             return safe_sparse_dot(on_cpu(X), weights.T, dense_output=True) + b
         if isinstance(model, Expansion) and self._columns == "rows":
             X = X[:, np.maximum(np.asarray(model.index), 0)]
-        if self._centre:  # added in float64
+        if np.any(self._centre):  # added in float64
             values = apply(add_to_intercept(outer, -self._centre), X)
             return values.astype(np.float64) + self._centre
         return apply(outer, X)
@@ -404,6 +414,12 @@ class BaseSVM(BaseEstimator):
         )
 
 
+def has_columns(y: Any) -> bool:
+    """Whether y has several targets for each row."""
+    shape = np.shape(y)
+    return len(shape) == 2 and shape[1] > 1
+
+
 def _on_host(leaf: Any) -> Any:
     """An array of numbers as one of NumPy; anything else as it is."""
     is_array = isinstance(leaf, jax.Array) and not jax.dtypes.issubdtype(
@@ -434,7 +450,8 @@ def warn_unless_accepted(run: Fit, spec: Spec, tol: float | None) -> None:
 
 def steps_of_state(run: Fit) -> int:
     """The steps that the state of a linear solver counts; of several classes the most."""
-    return int(np.max(run.state.solver.steps))
+    state = run.state.solver
+    return int(np.max((state.inner if isinstance(state, MaskedState) else state).steps))
 
 
 def key_of(seed: int) -> jax.Array:

@@ -14,10 +14,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from ..calibration import Calibrated, calibrate_columns, columns_of
-from ..models import class_places
+from ..models import check_values, class_places
 from ..recipe import check_choice
 from ..wrappers import one_vs_one, one_vs_rest
-from .base import BaseSVM, Targets
+from .base import BaseSVM, Targets, has_columns
 
 FOLDS = 5  # of the cross-validation of probabilities, where each class has so many rows
 MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
@@ -27,13 +27,18 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
     """A classifier with class names, class weights and more than two classes."""
 
     multiclass = "ovr"
+    class_weight: Any
+    classes_: Any  # (k,) names; of several labels a list of the two of each
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train a new model.
 
         Args:
             X: (n, d) rows, an array or any sparse matrix, which stays sparse.
-            y: (n,) class names.
+            y: (n,) class names; or (n, k), an array or a sparse matrix, of k labels that may hold
+                together: numbers 0 and 1, or two names in each column. They give k machines on the
+                same rows, as scikit-learn's `MultiOutputClassifier`, that share kernel and
+                features; `classes_` is then a list.
             sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
         """
         return self._fit(X, y, sample_weight)
@@ -41,6 +46,10 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
     def _fit(self, X: Any, y: Any, sample_weight: Any, **more: Any) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
+            if y.ndim == 2:
+                self.classes_ = [_names_of(c, column) for c, column in enumerate(y[weight > 0].T)]
+                self._train(x, y, weight, **more)
+                return self
             check_classification_targets(y)
             self.classes_ = np.unique(y[weight > 0])
             if self.classes_.dtype.kind in "mM":
@@ -58,6 +67,8 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """What rows with these class names and weights are trained on."""
+        if y.ndim == 2:
+            return self._targets_of_columns(y, weight)
         check_choice("multiclass", self.multiclass, tuple(MULTICLASS))
         k = len(self.classes_)
         place = np.searchsorted(self.classes_, y).clip(max=k - 1)
@@ -70,6 +81,21 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         factors, names = self._class_weights(y, place, weight), tuple(self.classes_.tolist())
         reduce = MULTICLASS[self.multiclass]
         return Targets(target, names, place, factors, factors[place], reduce)
+
+    def _targets_of_columns(self, y: np.ndarray, weight: np.ndarray) -> Targets:
+        """As `_targets`, of several labels: names and factors of each column by itself."""
+        if not (self.class_weight is None or self.class_weight == "balanced"):
+            raise ValueError(
+                "class_weight must be None or 'balanced' for several labels, whose names differ, "
+                f"got {self.class_weight!r}"
+            )
+        is_second = y == np.array([names[1] for names in self.classes_])
+        factors: Any = 1.0
+        if self.class_weight is not None:
+            total, second = weight.sum(), weight @ is_second
+            share = np.maximum(np.stack([total - second, second]), np.finfo(float).tiny)
+            factors = np.where(is_second, *(total / (2 * share))[::-1])
+        return Targets(np.where(is_second, 1.0, -1.0), factors=factors)
 
     def _class_weights(self, y: np.ndarray, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """(k,) factors; "balanced" gives all classes the same total sample weight."""
@@ -96,15 +122,34 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
         For two classes they are > 0 for the second, else largest for the class.
 
-        With "ovo" these are votes; the sum of decision values breaks ties.
+        With "ovo" these are votes; the sum of decision values breaks ties. Of k labels they are (n,
+        k), > 0 where the label holds.
         """
         scores = self._scores(X)
-        return scores if len(self.classes_) > 2 else scores.ravel()
+        several = isinstance(self.classes_, list) or len(self.classes_) > 2
+        return scores if several else scores.ravel()
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n, d) -> (n,) class names."""
-        places = class_places(self.decision_function(X))
-        return self.classes_[places]
+        """(n, d) -> (n,) class names, or (n, k) of several labels."""
+        score = self.decision_function(X)
+        if isinstance(self.classes_, list):
+            places = check_values(score) > 0
+            columns = zip(self.classes_, places.T, strict=True)
+            return np.stack([names[place.astype(int)] for names, place in columns], axis=1)
+        return self.classes_[class_places(score)]
+
+
+def _names_of(c: int, column: np.ndarray) -> np.ndarray:
+    """The two class names of a column of labels; of numbers 0 and 1 one may be absent."""
+    names = np.unique(column)
+    if np.isin(names, (0, 1)).all():
+        return np.array([0, 1], column.dtype)
+    if len(names) != 2:
+        raise ValueError(
+            f"column {c} of y holds {len(names)} classes, {names[:5].tolist()}: each of several "
+            "columns takes two, such as 0 and 1; pass one column for more"
+        )
+    return names
 
 
 class ProbabilityMixin(BaseClassifier):
@@ -122,6 +167,10 @@ class ProbabilityMixin(BaseClassifier):
             raise ValueError(
                 f"probability must be True or False, got {self.probability!r}: the probabilities "
                 "are by sigmoids; for others take CalibratedClassifierCV(method=...)"
+            )
+        if self.probability and has_columns(y):
+            raise ValueError(
+                "probability=True takes one target a row: for several labels fit a machine to each"
             )
         with self._restore_on_error():
             super()._fit(X, y, sample_weight, **more)
@@ -207,6 +256,8 @@ class PartialFitMixin(ProbabilityMixin):
             classes: all class names; required in the first call.
             sample_weight: (n,) weights, >= 0.
         """
+        if has_columns(y):
+            raise ValueError("partial_fit takes one target a row: call fit for several labels")
         first = not hasattr(self, "fit_")
         if first and classes is None:
             raise ValueError(

@@ -38,11 +38,15 @@ def on_rows(model: Expansion) -> Expansion:
     return model
 
 
-def add_to_intercept(model: Any, number: float) -> Any:
-    """The model plus a constant, whose intercept is a Python float: float32 may lack the digits."""
-    if isinstance(model, Mapped):
+def add_to_intercept(model: Any, number: Any) -> Any:
+    """The model plus a constant, or plus one for each of several targets (k,).
+
+    The intercept is in float64 on the host: float32 may lack the digits.
+    """
+    if isinstance(model, Mapped | OneVsRest):
         return dataclasses.replace(model, inner=add_to_intercept(model.inner, number))
-    return dataclasses.replace(model, b=float(model.b) + number)
+    b = np.asarray(model.b, np.float64) + number
+    return dataclasses.replace(model, b=float(b) if b.ndim == 0 else b)
 
 
 def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:

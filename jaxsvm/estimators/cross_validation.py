@@ -33,6 +33,7 @@ FITTED = ("model_", "fit_", "n_iter_", "fit_status_", "_dual", "_coef", "_interc
 class CrossValidated(BaseSVM):
     """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them."""
 
+    _takes_columns = False
     Cs: Any
     cv: Any
     scoring: Any

@@ -41,6 +41,13 @@ class KernelClassifier(KernelSVM, BaseClassifier):
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         check_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
+        if y.ndim == 2:
+            if self._probable():
+                raise ValueError(
+                    "probability=True takes one target a row: for several labels fit a machine to "
+                    "each"
+                )
+            return super()._targets(y, weight)
         if len(self.classes_) > 2 and self.multiclass == "ovr":
             option = "probability=True" if self._probable() else "decision_function_shape='ovo'"
             if self._probable() or self.decision_function_shape == "ovo":
@@ -75,9 +82,12 @@ class KernelClassifier(KernelSVM, BaseClassifier):
             (n,) for two classes, > 0 for the second. Else (n, k) for decision_function_shape "ovr":
             votes of the pairs, plus a monotone function of the sum of their values within (-1/3,
             1/3). (n, k(k-1)/2) for "ovo": values of the pairs, > 0 for the first class. With
-            multiclass "ovr" (n, k) values, the largest for the class.
+            multiclass "ovr" (n, k) values, the largest for the class. Of k labels (n, k) values, >
+            0 where the label holds.
         """
         score = self._scores(X)
+        if isinstance(self.classes_, list):
+            return score
         if len(self.classes_) == 2:
             return score.ravel()
         if self.multiclass == "ovo" and self.decision_function_shape == "ovr":
@@ -92,7 +102,8 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         """
         if self.break_ties and self.decision_function_shape == "ovo":
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
-        if len(self.classes_ if hasattr(self, "classes_") else ()) <= 2 or self.multiclass == "ovr":
+        classes = getattr(self, "classes_", ())
+        if isinstance(classes, list) or len(classes) <= 2 or self.multiclass == "ovr":
             return super().predict(X)
         score = check_values(self._scores(X))
         if self.break_ties:

@@ -73,6 +73,8 @@ class NuSVC(KernelClassifier):
         Neural Computation 12, 2000.
     """
 
+    _takes_columns = False
+
     def __init__(
         self,
         *,

@@ -65,6 +65,8 @@ class Ranker(BaseSVM):
         2009; C.-P. Lee, C.-J. Lin, Large-scale linear RankSVM, Neural Computation 26, 2014.
     """
 
+    _takes_columns = False
+
     def __init__(
         self,
         *,

@@ -42,9 +42,13 @@ def check_targets(solver: Any, data: Batch) -> None:
     if validate is not None and not is_traced(data):
         validate(data)
     wanted = solver.targets
+    _check_columns(wanted, data)
+    wanted = wanted[0] if isinstance(wanted, tuple) else wanted
     if wanted in (None, "real") or is_traced(data.y, data.weight):
         return
-    values = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0].astype(np.float64))
+    y, weight = np.asarray(data.y), np.asarray(data.weight)
+    live = weight > 0 if weight.ndim == y.ndim else (weight > 0)[:, None]
+    values = np.unique(y[np.broadcast_to(live, y.shape)].astype(np.float64))
     shown = ", ".join(f"{v:g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
     if wanted == "labels" and not np.isin(values, (-1, 1)).all():
         raise ValueError(
@@ -58,14 +62,39 @@ def check_targets(solver: Any, data: Batch) -> None:
         )
 
 
+def _check_columns(wanted: Any, data: Batch) -> None:
+    """Raise unless the rows have as many targets as the solver takes."""
+    if not isinstance(wanted, tuple):
+        if data.y.ndim > 1:
+            k = data.y.shape[1]
+            raise ValueError(
+                f"the rows have {k} targets each, and this solver takes one: wrap it, "
+                f"jaxsvm.multi_output(solver, outputs={k})"
+            )
+        return
+    if data.y.ndim < 2:
+        raise ValueError(
+            f"this solver takes {wanted[1]} targets for each row, and the rows have one: make them "
+            "of y (n, k), or leave multi_output out"
+        )
+    if data.y.shape[1] != wanted[1]:
+        k = data.y.shape[1]
+        raise ValueError(
+            f"this solver takes {wanted[1]} targets for each row, the rows have {k}: say "
+            f"outputs={k}"
+        )
+
+
 def may_be_targets(wanted: Any, data: Batch) -> Any:
     """Whether traced targets are such as a solver takes, () bool: what `check_targets` checks."""
+    wanted = wanted[0] if isinstance(wanted, tuple) else wanted
     if wanted in (None, "real"):
         return True
     y, top = data.y, wanted if wanted != "labels" else 1
     is_class = (y >= 0) & (y < top) & (y == jnp.floor(y))
     is_right = (y == 1) | (y == -1) if wanted == "labels" else is_class
-    return jnp.all(is_right | ~(data.weight > 0))
+    weight = data.weight if data.weight.ndim == y.ndim else data.weight[:, None]
+    return jnp.all(is_right | ~(weight > 0))
 
 
 def check_kernels(solver: Any, data: Batch) -> None:

@@ -27,6 +27,7 @@ from ..types import (
     Solver,
     SparseRows,
     State,
+    row_weights,
     take,
     take_by_block,
 )
@@ -238,20 +239,24 @@ def draw_rows(sampler: Sampler, state: State, step: Any, count: int, n: int) -> 
 
 
 def _weight(sampler: Sampler, data: Batch) -> Array:
-    """The weights that steps read, (n,).
+    """The weights that steps read, (n,), or (n, k) where each target has its own.
 
     Raises:
         TypeError, ValueError: the sampler's function fails, or gives another array.
     """
+    rows = row_weights(data)
     with calling("weight of the sampler", sampler.weight, "of the data to the weights (n,)"):
-        weight = sampler.weight(data)
-    shape = data.weight.shape
+        weight = sampler.weight(rows)
+    shape = rows.weight.shape
     if getattr(weight, "shape", None) != shape or not is_numeric(weight.dtype):
         raise ValueError(
             f"weight of the sampler must give a number for each row, of shape {shape}, got "
             f"{shown(weight)}"
         )
-    return weight
+    if rows is data:
+        return weight
+    share = data.weight / jnp.where(rows.weight > 0, rows.weight, 1)[:, None]
+    return weight[:, None] * share
 
 
 def existing_rows(index: Array, n: int, blocks: int, count: Any) -> tuple[Array, Array]:

@@ -22,6 +22,7 @@ from ..types import (
     RunState,
     Scalar,
     State,
+    row_weights,
     take,
 )
 from .compile_options import jit_by_size
@@ -80,7 +81,7 @@ def init_run(
     solver, sampler = unwrap_static(solver), unwrap_static(sampler)
     solver_key, sampler_key = jax.random.split(key)
     init_data, draws = data, fields_of(sampler)
-    sampler_state = draws.init(sampler_key, data)
+    sampler_state = draws.init(sampler_key, row_weights(data))
     if draws.combine is not None:
         init_data = _combined(solver, draws, sampler_state, data, init_rows)
     elif init_rows is not None:
@@ -162,4 +163,4 @@ def values_finite(model: Model, rows: Batch, loss: Scalar) -> Array:
     # a user's solver whose model does not accept training rows
     except (TypeError, ValueError, AssertionError):
         return loss_finite
-    return loss_finite & jnp.all(row_finite | (subset.weight <= 0))
+    return loss_finite & jnp.all(row_finite | (row_weights(subset).weight <= 0))

@@ -15,6 +15,7 @@ from .multiclass import OneVsOne as OneVsOne
 from .multiclass import OneVsRest as OneVsRest
 from .predictions import Classes as Classes
 from .predictions import Classifier as Classifier
+from .predictions import Labels as Labels
 from .predictions import check_values as check_values
 from .predictions import class_places as class_places
 from .predictions import classes_of as classes_of
@@ -30,6 +31,7 @@ __all__ = [
     "Classes",
     "Classifier",
     "Expansion",
+    "Labels",
     "Linear",
     "Mapped",
     "OneVsOne",

@@ -163,6 +163,36 @@ class Classes:
 
 
 @struct
+class Labels:
+    """The names of labels of which several may hold: those whose value is above 0.
+
+    It is structure of the pytrees that hold it, not a leaf.
+    """
+
+    names: tuple = static(default=())
+
+    def predict(self, model: Any, x: Any) -> Any:
+        """Which labels hold, (m, k) numbers 0 and 1, for a model with values (m, k).
+
+        Raises:
+            ValueError: for decision values that are not finite.
+        """
+        if is_traced(model, x):
+            return (model(x) > 0).astype(jnp.int32)
+        values = decision_values(model, x)
+        if not np.isfinite(values).all():
+            _check_rows(x)
+        return (check_values(values) > 0).astype(int)
+
+    def classifier(self, model: Any) -> Any:
+        """It raises AttributeError: a classifier predicts one of several classes."""
+        raise AttributeError(
+            "several labels may hold for a row, so there is no classifier: keep the model, and "
+            "take values above 0"
+        )
+
+
+@struct
 class Classifier:
     """A model with class names: decision values of `inner`, and predicted names.
 
@@ -209,15 +239,19 @@ class Classifier:
             )
 
 
-def classes_of(targets: Any, data: Any) -> Classes:
+def classes_of(targets: Any, data: Any) -> Any:
     """The classes of the rows where they have names, else those of a solver's `targets`.
 
     A solver that does not read targets, such as `one_class`, predicts values.
     """
     if targets is None:
         return Classes()
+    if isinstance(targets, tuple) and targets[0] != "labels":  # of several real targets
+        return Classes()
     if data is not None and data.classes is not None:
         return data.classes
+    if isinstance(targets, tuple):
+        return Labels(tuple(range(targets[1])))
     if isinstance(targets, int):
         return Classes(tuple(range(targets)))
     return Classes((-1, 1) if targets == "labels" else ())

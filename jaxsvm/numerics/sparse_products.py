@@ -111,7 +111,12 @@ def walk_row(
 
 
 def _at(a: Any, i: Array) -> Array:
-    return lax.dynamic_slice(a, (i,), (1,), allow_negative_indices=False)[0]
+    size = (1, *a.shape[1:])
+    return lax.dynamic_slice(a, _row_start(a, i), size, allow_negative_indices=False)[0]
+
+
+def _row_start(a: Any, i: Array) -> tuple[Array, ...]:
+    return (i, *[jnp.zeros_like(i)] * (a.ndim - 1))
 
 
 def _in_pairs(terms: list) -> Array:
@@ -194,23 +199,24 @@ def row_loops(x: Any) -> tuple[Callable, Callable]:
 
     Returns:
         dot_row: (i (), w (d,)) -> <x_i, w>. add_row: (i, c (), w, live ()) -> w + c x_i, in place
-        in a loop that reads w before; it may leave w as it is unless `live`.
+        in a loop that reads w before; it may leave w as it is unless `live`. Of k weights w is
+        (d, k), and <x_i, w> and c are (k,).
     """
     if not isinstance(x, SparseRows):
         row = lambda i: lax.dynamic_index_in_dim(x, i, 0, keepdims=False)
         product = lambda i, w: jnp.dot(row(i), w, precision=lax.Precision.HIGHEST)
-        return product, lambda i, c, w, live: w + c * row(i)
+        return product, lambda i, c, w, live: w + _outer(row(i), c)
     if x.offsets is None:
         padded = x.materialize()
         entries = lambda i: (padded.index[i], padded.value[i])
 
         def product_of_padded(i, w):
             index, value = entries(i)
-            return jnp.sum(value * w.at[index].get(mode="promise_in_bounds"))
+            return jnp.tensordot(value, w.at[index].get(mode="promise_in_bounds"), 1)
 
         def add_padded(i, c, w, live):
             index, value = entries(i)
-            return w.at[index].add(c * value, mode="promise_in_bounds")
+            return w.at[index].add(_outer(value, c), mode="promise_in_bounds")
 
         return product_of_padded, add_padded
     if x.rows is None:
@@ -218,9 +224,14 @@ def row_loops(x: Any) -> tuple[Callable, Callable]:
 
     def dot_row(i, w):
         one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])
-        return walk_row(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)
+        return walk_row(x, i, True, one, jnp.zeros(w.shape[1:], w.dtype), LANE_WIDTH)
 
     return dot_row, lambda i, c, w, live: walk_row(x, i, live, _adding(c), w, LANE_WIDTH // 2)
+
+
+def _outer(a: Array, c: Array) -> Array:
+    """a_i c, (d,), () -> (d,), or (d,), (k,) -> (d, k)."""
+    return a * c if jnp.ndim(c) == 0 else a[:, None] * c[None, :]
 
 
 def _adding(c: Array) -> Callable:
@@ -229,7 +240,8 @@ def _adding(c: Array) -> Callable:
     def one(w, some):
         for column, value in some:
             sum_ = (_at(w, column) + c * value)[None]
-            w = lax.dynamic_update_slice(w, sum_, (column,), allow_negative_indices=False)
+            start = _row_start(w, column)
+            w = lax.dynamic_update_slice(w, sum_, start, allow_negative_indices=False)
         return w
 
     return one

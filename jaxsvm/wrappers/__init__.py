@@ -6,5 +6,14 @@ from .averages import averaged as averaged
 from .feature_space import on_features as on_features
 from .multiclass import one_vs_one as one_vs_one
 from .multiclass import one_vs_rest as one_vs_rest
+from .outputs import multi_output as multi_output
 
-__all__ = ["OneVsOne", "OneVsRest", "averaged", "on_features", "one_vs_one", "one_vs_rest"]
+__all__ = [
+    "OneVsOne",
+    "OneVsRest",
+    "averaged",
+    "multi_output",
+    "on_features",
+    "one_vs_one",
+    "one_vs_rest",
+]

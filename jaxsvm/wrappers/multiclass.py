@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..checks import check_bytes, integer
-from ..models import Mapped, OneVsOne, OneVsRest
-from ..numerics import depends_on
-from ..recipe import register, replace, shares, sharing_of, solver
-from ..types import Array, Batch, Info, Solver, State
+from ..models import OneVsOne, OneVsRest
+from ..recipe import fields_of, replace, shares, sharing_of, solver
+from ..types import Solver
+from .problems import MaskedProblems, combine, stack_models
 from .shared_problems import share_classes, share_pairs
 
 MOST_CLASSES = 2**20
@@ -70,7 +69,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         state, info = jax.vmap(lambda state, y: inner.update(state, batch._replace(y=y)))(
             state, labels(batch.y)
         )
-        return state, _combine(info, jnp.mean(info.loss))
+        return state, combine(info, jnp.mean(info.loss))
 
     def model(state, data=None):
         targets = None if data is None else {"y": labels(data.y)}
@@ -82,26 +81,13 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         update=update,
         model=model,
         targets=classes,
-        hooks=inner.hooks.for_each(labels, lambda info: _combine(info, jnp.mean(info.loss))),
+        hooks=inner.hooks.for_each(labels, lambda info: combine(info, jnp.mean(info.loss))),
     )
 
 
 @shares(one_vs_rest)
 def _classes_share(inner: Any, *, classes: int) -> Any:
     return share_classes(sharing_of(inner), classes)
-
-
-@register("OneVsOneState")
-class OneVsOneState(NamedTuple):
-    """The states of all pairs, and the factors of their weights.
-
-    The factors make weights relative to the mean weight of a pair's rows.
-    """
-
-    inner: State  # leaves (k(k-1)/2, ...)
-    scale: Array  # (k(k-1)/2,)  mean positive weight of all rows / that of the pair's rows
-    # All weights of the steps so far were 0 or 1: drawn by weight, or the rows weigh the same.
-    flat: Array  # ()  bool
 
 
 @solver
@@ -171,64 +157,20 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
             y[None, :] == jnp.asarray(c, y.dtype)[:, None] for c in (first, second)
         )
         return jnp.where(in_first, one, -one), jnp.where(
-            in_first | in_second, weight, jnp.zeros_like(weight)
+            in_first | in_second, weight[None, :], jnp.zeros_like(weight)[None, :]
         )
 
-    def mean_positive(weight):
-        """The mean of the positive weights, (m, n) -> (m,)."""
-        return jnp.sum(weight, 1) / jnp.maximum(jnp.sum((weight > 0).astype(weight.dtype), 1), 1)
+    problems = MaskedProblems(
+        fields_of(inner), pair_targets, lambda model, stacked: OneVsOne(model, stacked, classes)
+    )
 
     def init(key, data):
         n = data.y.shape[0]
         size = num_pairs * n * (data.y.dtype.itemsize + data.weight.dtype.itemsize)
         check_bytes(f"labels and weights of {n:,} rows in {num_pairs:,} pairs", size, advice)
-        labels, weights = pair_targets(data.y, data.weight[None, :])
-        states = jax.vmap(lambda y, weight: inner.init(key, data._replace(y=y, weight=weight)))(
-            labels, weights
-        )
-        pair_mean = mean_positive(weights)
-        scale = jnp.where(
-            pair_mean > 0,
-            mean_positive(data.weight[None, :]) / jnp.where(pair_mean > 0, pair_mean, 1),
-            1,
-        )
-        return OneVsOneState(states, scale, jnp.ones((), bool))
+        return problems.init(key, data)
 
-    def update(state, batch):
-        step_weights = _step_weights(batch, inner.needs_all_rows)
-        flat = state.flat & jnp.all((step_weights == 0) | (step_weights == 1))
-        labels, weights = pair_targets(
-            batch.y, jnp.where(flat, 1, state.scale)[:, None] * batch.weight[None, :]
-        )
-
-        def update_pair(old, y, weight):
-            pair_batch = batch._replace(y=y, weight=weight)
-            new, info = inner.update(old, pair_batch)
-            has_rows = jnp.any(_step_weights(pair_batch, inner.needs_all_rows, info.index) > 0)
-            return _select_state(has_rows, new, old), info, has_rows
-
-        states, info, has_rows = jax.vmap(update_pair)(state.inner, labels, weights)
-        share = has_rows.astype(info.loss.dtype) / jnp.maximum(
-            jnp.sum(has_rows.astype(info.loss.dtype)), 1
-        )
-        loss = jnp.sum(jnp.where(has_rows, share * info.loss, jnp.zeros_like(share)))
-        return OneVsOneState(states, state.scale, flat), _combine(info, loss)
-
-    def model(state, data=None):
-        targets = None
-        if data is not None:
-            targets = dict(
-                zip(("y", "weight"), pair_targets(data.y, data.weight[None, :]), strict=True)
-            )
-        return stack_models(
-            inner,
-            state.inner,
-            data,
-            targets,
-            lambda model, stacked: OneVsOne(model, stacked, classes),
-        )
-
-    return replace(inner, init=init, update=update, model=model, targets=classes)
+    return replace(inner, init=init, update=problems.update, model=problems.model, targets=classes)
 
 
 @shares(one_vs_one)
@@ -236,73 +178,5 @@ def _pairs_share(inner: Any, *, classes: int) -> Any:
     return share_pairs(sharing_of(inner), classes)
 
 
-def _combine(info: Info, loss: Array) -> Info:
-    """One `Info` of the infos of all problems, (k, ...)."""
-    return Info(
-        loss=loss,
-        residual=jnp.max(info.residual),
-        progress=jnp.mean(info.progress, axis=0),
-        index=info.index[0],
-        support=jnp.sum(info.support, dtype=jnp.int32),
-        evals=jnp.sum(info.evals.astype(info.loss.dtype)),
-    )
-
-
 def _check_classes(classes: int) -> None:
     integer("classes", classes, 2, MOST_CLASSES)
-
-
-def _step_weights(batch: Batch, needs_all_rows: bool, solver_rows: Array | None = None) -> Array:
-    """The weights of the rows of a step, and of the rows `solver_rows`.
-
-    A solver with needs_all_rows=True has selected the latter itself.
-    """
-    if not needs_all_rows:
-        return batch.weight
-    index = batch.index if solver_rows is None else jnp.concatenate([batch.index, solver_rows])
-    weight = batch.weight.at[jnp.maximum(index, 0)].get(mode="fill", fill_value=0)
-    return jnp.where(index >= 0, weight, jnp.zeros_like(weight))
-
-
-def _select_state(has_rows: Array, new: State, old: State) -> State:
-    """The state after a step if it had rows, else the one before.
-
-    A state with `ignores_padding` is left unchanged by padding. A selection would copy its arrays
-    over all rows.
-    """
-    ignores_padding = lambda node: getattr(node, "ignores_padding", False)
-    select = lambda new, old: new if ignores_padding(new) else jnp.where(has_rows, new, old)
-    return jax.tree.map(select, new, old, is_leaf=ignores_padding)
-
-
-def stack_models(
-    inner: Solver, state: State, data: Batch | None, targets: dict | None, make_model: Callable
-) -> Any:
-    """The models of stacked states as one; leaves that do not depend on the state are stored once.
-
-    `targets` are the fields of `data` in which the problems differ, stacked as the states are.
-    """
-
-    def model_of(problem, data):
-        state, targets = problem
-        return inner.model(state, data if data is None else data._replace(**targets))
-
-    problems = state, targets
-    models = jax.vmap(model_of, in_axes=(0, None))(problems, data)
-    stacked = depends_on(model_of, jax.tree.map(lambda a: a[0], problems), data)
-    leaves, tree = jax.tree.flatten(models)
-    models = jax.tree.unflatten(
-        tree, [leaf if flag else leaf[0] for leaf, flag in zip(leaves, stacked, strict=True)]
-    )
-    return _lift_shared_map(models, stacked, make_model)
-
-
-def _lift_shared_map(models: Any, stacked: tuple[bool, ...], make_model: Callable) -> Any:
-    """The multiclass model; a feature map that all models share is applied once, before them."""
-    if isinstance(models, Mapped):
-        map_leaves = len(jax.tree.leaves(models.phi))
-        if not any(stacked[:map_leaves]):
-            return Mapped(
-                models.phi, _lift_shared_map(models.inner, stacked[map_leaves:], make_model)
-            )
-    return make_model(models, stacked)

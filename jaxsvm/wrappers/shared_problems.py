@@ -60,8 +60,8 @@ def share_pairs(inner: Sharing | None, classes: int) -> Sharing | None:
 
         return shared, lax.map(one, (state.index, jnp.asarray(first, data.y.dtype), state.runs))
 
-    def label(y):
-        return np.where(y == first[:, None], 1, -1)
+    def targets_at(y, weight, rows):
+        return np.where(y[rows] == first[:, None], 1, -1), weight[rows]
 
     def votes(pairs):
         sign = np.eye(classes)[first] - np.eye(classes)[second]
@@ -70,44 +70,73 @@ def share_pairs(inner: Sharing | None, classes: int) -> Sharing | None:
         return won + total / (3 * (np.abs(total) + 1))
 
     stack = lambda model, stacked: OneVsOne(model, stacked, classes)
-    return _share(inner, len(first), members, prepare, solve_all, label, votes, stack)
+    return _share(inner, len(first), members, prepare, solve_all, targets_at, votes, stack)
 
 
 def share_classes(inner: Sharing | None, classes: int) -> Sharing | None:
     """What `one_vs_rest` shares: all problems are on all rows."""
+
+    def targets_at(y, weight, rows):
+        return np.where(y[rows] == np.arange(classes)[:, None], 1, -1), weight[rows]
+
+    def split(y, weight):
+        every = jnp.arange(classes, dtype=y.dtype)[:, None]
+        return jnp.where(y == every, 1, -1).astype(y.dtype), None
+
+    return _share_on_all_rows(inner, classes, targets_at, split)
+
+
+def share_outputs(inner: Sharing | None, outputs: int) -> Sharing | None:
+    """What `multi_output` shares: all problems are on all rows, with a column of targets each."""
+    every = np.arange(outputs)[:, None]
+
+    def targets_at(y, weight, rows):
+        return y[rows, every], weight[rows, every] if weight.ndim == 2 else weight[rows]
+
+    def split(y, weight):
+        return y.T, weight.T if weight.ndim == 2 else None
+
+    return _share_on_all_rows(inner, outputs, targets_at, split)
+
+
+def _share_on_all_rows(
+    inner: Sharing | None,
+    count: int,
+    targets_at: Callable,
+    split: Callable,  # (y, weight) -> targets (P, n), and weights (P, n) or None: those of the rows
+) -> Sharing | None:
+    """`Sharing` of problems of which each is on all rows."""
     if inner is None:
         return None
 
     def members(y):
-        return np.tile(np.arange(len(y)), (classes, 1))
+        return np.tile(np.arange(len(y)), (count, 1))
 
     def prepare(data, memory):
         shared = inner.prepare(data, memory)
         if not shared.changes:
             return shared
-        # a loop over the classes takes these arrays over: none of them may be one of `data`
+        # a loop over the problems takes these arrays over: none of them may be one of `data`
         own = {id(leaf) for leaf in jax.tree.leaves(data)}
         return jax.tree.map(lambda a: jnp.copy(a) if id(a) in own else a, shared)
 
     def solve_all(shared, data, state):
+        targets, weights = split(data.y, data.weight)
+
         def one(shared, problem):
-            c, run = problem
-            part = data._replace(y=jnp.where(data.y == c, 1, -1).astype(data.y.dtype))
+            y, weight, run = problem
+            part = data._replace(y=y, weight=data.weight if weight is None else weight)
             new, end = inner.solve(carried if shared is None else shared, part, run)
             return None if shared is None else new, end
 
         carried = shared
-        problems = jnp.arange(classes, dtype=data.y.dtype), state.runs
+        problems = targets, weights, state.runs
         # what runs do not change stays outside of the loop
         new, ends = lax.scan(one, shared if shared.changes else None, problems)
         return (new if shared.changes else shared), ends
 
-    def label(y):
-        return np.where(y == np.arange(classes)[:, None], 1, -1)
-
-    return _share(
-        inner, classes, members, prepare, solve_all, label, lambda values: values, OneVsRest
-    )
+    same = lambda values: values
+    return _share(inner, count, members, prepare, solve_all, targets_at, same, OneVsRest)
 
 
 def _share(
@@ -116,7 +145,8 @@ def _share(
     members: Callable,  # targets (n,) -> (P, m) rows of the problems
     prepare: Callable,
     solve_all: Callable,  # (shared, data, state) -> shared, runs
-    label: Callable,  # targets (P, m) -> labels -1, +1
+    # (y, weight, rows (P, m)) -> targets and weights of the problems at these rows, (P, m) each
+    targets_at: Callable,
     values_of: Callable,  # decision values (n, P) -> (n, classes)
     stack: Callable,  # (models with stacked leaves, flags of the leaves) -> model
 ) -> Sharing:
@@ -140,9 +170,10 @@ def _share(
     def start(shared, data, state):
         index = np.asarray(state.index)
         rows = np.maximum(index, 0)
-        weight: Any = np.asarray(data.weight)[rows] * (index >= 0)
-        y: Any = label(np.asarray(data.y)[rows]).astype(data.y.dtype)
-        start = inner.start(shared, data._replace(y=y, weight=weight), state.runs)
+        y: Any
+        y, weight = targets_at(np.asarray(data.y), np.asarray(data.weight), rows)
+        part = data._replace(y=y.astype(data.y.dtype), weight=weight * (index >= 0))
+        start = inner.start(shared, part, state.runs)
         return state._replace(runs=start)
 
     def solve(shared, data, state):
@@ -161,18 +192,18 @@ def _share(
     def certify(data, state, product):
         y, n = np.asarray(data.y), product.shape[-1]
         index = np.asarray(state.index)
-        weight = np.zeros((count, n), data.weight.dtype)
+        every = np.broadcast_to(np.arange(n), (count, n))
+        labels, weight = targets_at(y, np.asarray(data.weight), every)
+        members = np.zeros((count, n), bool)
         for p, rows in enumerate(index):
-            weight[p, rows[rows >= 0]] = np.asarray(data.weight)[rows[rows >= 0]]
-        labels: Any = label(np.broadcast_to(y, (count, n))).astype(y.dtype).ravel()
+            members[p, rows[rows >= 0]] = True
+        weight = np.where(members, weight, np.zeros((), weight.dtype))
         run = state.runs._replace(
             coef=on_all_rows(state, np.asarray(state.runs.coef)).ravel(),
             b=np.repeat(np.asarray(state.runs.b), n),
         )
-        flat: Any = weight.ravel()
-        scores, certificate, support = inner.certify(
-            data._replace(y=labels, weight=flat), run, product.ravel()
-        )
+        flat = data._replace(y=labels.astype(y.dtype).ravel(), weight=weight.ravel())
+        scores, certificate, support = inner.certify(flat, run, product.ravel())
         return values_of(np.asarray(scores).reshape(count, n).T), certificate, support
 
     def model(data, state):

@@ -75,9 +75,9 @@ class Problem(NamedTuple):
         return hinge_of_classes.dual_step(*(a[None] for a in (coef, score, *numbers)))[0]
 
     def weights(self, coef: Array) -> tuple[Array, Array]:
-        """The weights w (k, d), b (k,) of the coefficients."""
+        """The weights w (d, k), b (k,) of the coefficients."""
         total = jnp.sum(coef, axis=0)
-        w = jax.vmap(lambda u: dot(u, self.x), in_axes=1)(coef)
+        w = jax.vmap(lambda u: dot(u, self.x), in_axes=1, out_axes=1)(coef)
         return w, total if self.constant else jnp.zeros_like(total)
 
     def gap(self, coef: Array) -> tuple[Array, Array, Array, Array]:
@@ -86,7 +86,7 @@ class Problem(NamedTuple):
         The gap is a sum of terms of at least 0.
         """
         w, b = self.weights(coef)
-        score = jax.vmap(lambda w, b: dot(self.x, w) + b, out_axes=1)(w, b)
+        score = jax.vmap(lambda w: dot(self.x, w), in_axes=1, out_axes=1)(w) + b[None, :]
         value = jnp.where(self.C > 0, self.C * hinge_of_classes.value(score, self.y), 0)
         own = jnp.take_along_axis(coef, self.y[:, None], axis=1)[:, 0]
         terms = jnp.maximum(value - own + jnp.sum(coef * score, axis=1), 0)
@@ -173,7 +173,7 @@ def crammer_singer(
         arrays = stop_gradients((numbers, state, batch.x, batch.y.astype(jnp.int32)))
         end = descend(*arrays)
         steps = state.steps + end.passes
-        new = CrammerSingerState(end.coef, end.w, end.b, state.weight, end.residual, steps)
+        new = CrammerSingerState(end.coef, end.w.T, end.b, state.weight, end.residual, steps)
         total = numbers[0] * jnp.maximum(jnp.sum(state.weight), jnp.finfo(new.w.dtype).tiny)
         info = Info(
             loss=end.loss / total,

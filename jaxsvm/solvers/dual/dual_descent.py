@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...engines.coordinate_descent import descend, row_at
+from ...engines.coordinate_descent import descend, put_row, row_at
 from ...engines.dual_qp import stop_gradients
 from ...engines.linear_dual import attach_derivatives, check_arguments, clip_rounds
 from ...losses import hinge
@@ -18,15 +18,19 @@ from ...numerics import (
     accum_dtype,
     count,
     dot,
+    map_sharing,
     packed_by_reference,
     pairwise_sum,
+    row_loops,
     sqnorms,
 )
 from ...recipe import as_static, cast, register, solver, unwrap_static
 from ...samplers import whole
-from ...types import Array, Hooks, Info, Loss, Quadratic, Solver
+from ...types import Array, Hooks, Info, Loss, Quadratic, Solver, SparseRows
 
 TOL = 1e-4  # default relative duality gap
+LEAST_LANES, LANES = 4, 512  # problems that are solved at once under `vmap`
+MOST_WEIGHTS = 2**16  # of these problems on dense rows
 
 
 @register("DualDescentState")
@@ -93,22 +97,61 @@ class Problem(NamedTuple):
         """The weights w, b of the coefficients."""
         return dot(coef, self.x), jnp.sum(coef) if self.constant else jnp.zeros((), coef.dtype)
 
-    def gap(self, coef: Array) -> tuple[Array, Array, Array, Array]:
+    def gap(self, coef: Array) -> tuple[Array, Array, Any, Array]:
         """The weights of the coefficients, the sum of losses and the relative duality gap.
 
         The gap is a sum of terms of at least 0.
         """
         w, b = self.weights(coef)
-        score = dot(self.x, w) + b
+        value, terms = self.terms(coef, dot(self.x, w) + b)
+        loss = pairwise_sum(value)
+        primal = dot(w, w) / 2 + b * b / 2 + loss
+        return w, b, loss, pairwise_sum(terms) / jnp.where(primal > 0, primal, 1)
+
+    def terms(self, coef: Array, score: Array) -> tuple[Array, Array]:
+        """The losses, and the terms of the gap, at the decision values."""
         value = jnp.where(self.C > 0, self.C * self.loss.value(score, self.y), 0)
         _, _, l1, l2 = self.bounds
         conjugate = -self.y * coef
         conjugate = conjugate if l1 is None else conjugate + l1 * jnp.abs(coef)
         conjugate = conjugate if l2 is None else conjugate + l2 / 2 * coef * coef
-        terms = jnp.maximum(value + conjugate + coef * score, 0)
-        loss = pairwise_sum(value)
-        primal = dot(w, w) / 2 + b * b / 2 + loss
-        return w, b, loss, pairwise_sum(terms) / jnp.where(primal > 0, primal, 1)
+        return value, jnp.maximum(value + conjugate + coef * score, 0)
+
+
+class Problems(Problem):
+    """k problems on the same rows, y and C (n, k), that are solved at once.
+
+    A row stays in the list as long as it gains in any of them.
+    """
+
+    __slots__ = ()
+
+    def gain(self, i: Array, coef: Array, score: Array) -> Array:
+        """The largest gain of all problems."""
+        return jnp.max(super().gain(i, coef, score))
+
+    def weights(self, coef: Array) -> tuple[Array, Array]:
+        """The weights w (d, k), b (k,) of the coefficients (n, k)."""
+        _, add_row = row_loops(self.x)
+        add = lambda i, w: add_row(i, row_at(coef, i), w, True)
+        w = jnp.zeros((self.x.shape[1], coef.shape[1]), coef.dtype)
+        b = jnp.sum(coef, axis=0)
+        return self._over_rows(add, w), b if self.constant else jnp.zeros_like(b)
+
+    def gap(self, coef: Array) -> tuple[Array, Array, tuple[Array, Array], Array]:
+        """The weights, the sum of losses and the gap of each problem, and the largest gap."""
+        w, b = self.weights(coef)
+        dot_row, _ = row_loops(self.x)
+        score = self._over_rows(lambda i, f: put_row(f, i, dot_row(i, w) + b), jnp.zeros_like(coef))
+        losses, gaps = (jax.vmap(pairwise_sum, 1)(a) for a in self.terms(coef, score))
+        primal = jnp.sum(w * w, axis=0) / 2 + b * b / 2 + losses
+        gaps = gaps / jnp.where(primal > 0, primal, 1)
+        return w, b, (losses, gaps), jnp.max(gaps)
+
+    def _over_rows(self, fn: Callable, start: Array) -> Array:
+        """`fn(i, carry)` of all rows i in order."""
+        step = lambda i, carry: fn(i.astype(jnp.uint32), carry)
+        return jax.lax.fori_loop(0, self.y.shape[0], step, start)
 
 
 @solver
@@ -195,7 +238,7 @@ def dual_descent(
         numbers, state, x, y = stop_gradients((numbers, state, batch.x, batch.y.astype(dtype)))
         cast_C, cast_tol, most, cast_loss = numbers
         most = clip_rounds(most)
-        new, total, visits = solve(cast_C, cast_tol, most, cast_loss, state, x, y)
+        new, total, visits = solve((cast_C, cast_tol, most, cast_loss, x), (state, y))
         info = Info(
             loss=total / (cast_C * jnp.maximum(jnp.sum(state.weight), jnp.finfo(dtype).tiny)),
             residual=new.residual,
@@ -230,19 +273,61 @@ def dual_descent(
 
 @functools.cache
 def make_solver(constant: bool) -> Callable:
-    """The function of one update: C, tol, rounds, loss, state, x, y -> state, losses, visits."""
+    """The function of one update.
 
-    @jax.custom_batching.sequential_vmap
-    def solve(C, tol, rounds, static_loss, state, x, y):
-        loss = unwrap_static(static_loss)
-        weights = C * state.weight
+    It is (C, tol, rounds, loss, x), (state, y) -> state, losses, visits. Under `vmap` problems on
+    the same rows and numbers are solved at once, others in turns.
+    """
+
+    def problem_of(kind, shared, weight, y):
+        C, _, _, static_loss, x = shared
+        loss, weights = unwrap_static(static_loss), C * weight
         bounds = loss.quadratic(y, weights)
         curvature = sqnorms(x) + (1.0 if constant else 0.0)
-        curvature = curvature if bounds.l2 is None else curvature + bounds.l2
-        problem = Problem(x, y, weights, bounds, curvature, loss, constant)
-        end = descend(problem, jnp.clip(state.coef, bounds.low, bounds.high), tol, rounds)
+        of_rows = curvature.reshape(-1, *[1] * (y.ndim - 1))
+        curvature = curvature if bounds.l2 is None else of_rows + bounds.l2
+        return kind(x, y, weights, bounds, curvature, loss, constant)
+
+    def solve(shared, own):
+        state, y = own
+        _, tol, rounds, _, _ = shared
+        problem = problem_of(Problem, shared, state.weight, y)
+        end = descend(problem, _clipped(state.coef, problem), tol, rounds)
         steps = state.steps + end.passes
         new = DualDescentState(end.coef, end.w, end.b, state.weight, end.residual, steps)
         return new, end.loss, (end.visits + 2) * y.shape[0]  # with the first look
 
-    return solve
+    def solve_at_once(shared, own, is_batched):
+        """All problems by the same visits of rows, with k coefficients of each."""
+        leaves, tree = jax.tree.flatten(own)
+        size = next(len(a) for a, flag in zip(leaves, is_batched[1], strict=True) if flag)
+        stack = lambda a, flag: a if flag else jnp.broadcast_to(a, (size, *a.shape))
+        own = jax.tree.unflatten(tree, list(map(stack, leaves, is_batched[1])))
+        state, y = own
+        _, tol, rounds, _, _ = shared
+        problem = problem_of(Problems, shared, state.weight.T, y.T)
+        end = descend(problem, _clipped(state.coef.T, problem), tol, rounds)
+        losses, gaps = end.loss
+        steps = state.steps + end.passes
+        new = DualDescentState(end.coef.T, end.w.T, end.b, state.weight, gaps, steps)
+        return new, losses, jnp.full(size, (end.visits + 2) * y.shape[1])
+
+    return map_sharing(lambda shared: shared, solve, solve_at_once, _most_at_once)
+
+
+def _clipped(coef: Array, problem: Problem) -> Array:
+    """The coefficients within their bounds."""
+    return jnp.clip(coef, problem.bounds.low, problem.bounds.high)
+
+
+def _most_at_once(shared: tuple, own: tuple) -> int:
+    """The number of problems that are solved at once; 0: none, as they differ in more, or few."""
+    C, tol, rounds, static_loss, x = shared
+    state, y = own
+    sizes = [a.shape[0] for a in (y, state.weight, state.coef) if a.ndim == 2]
+    same = not any(jnp.ndim(a) for a in jax.tree.leaves((C, tol, rounds, static_loss)))
+    # of a dense row a visit changes all weights
+    small = isinstance(x, SparseRows) or x.shape[-1] * LANES <= MOST_WEIGHTS
+    if not sizes or sizes[0] < LEAST_LANES or not same or not small or len(x.shape) > 2:
+        return 0
+    return LANES

@@ -1,0 +1,153 @@
+"""What wrappers of several problems on the same rows share: states, infos and models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..models import Mapped
+from ..numerics import depends_on
+from ..recipe import register
+from ..types import Array, Batch, Info, Solver, State
+
+
+@register("OneVsOneState")
+class MaskedState(NamedTuple):
+    """The states of all problems, and the factors of their weights.
+
+    The factors make weights relative to the mean weight of a problem's rows.
+    """
+
+    inner: State  # leaves (k, ...)
+    scale: Array  # (k,)  mean positive weight of all rows / that of the problem's rows
+    # All weights of the steps so far were 0 or 1: drawn by weight, or the rows weigh the same.
+    flat: Array  # ()  bool
+
+
+class MaskedProblems(NamedTuple):
+    """`init`, `update` and `model` of k problems, whose rows have weight 0 where left out.
+
+    A step without rows of a problem leaves its state unchanged, the step counter included. Samplers
+    scale weights by the mean weight of all rows. Here they are rescaled to the mean over the
+    problem's rows, which is computed from the data of `init`.
+    """
+
+    inner: Solver
+    split: Callable  # (y, weight) of n rows -> labels and weights of the problems, (k, n) each
+    make_model: Callable  # (models with stacked leaves, flags of the leaves) -> model
+
+    def init(self, key: Array, data: Batch) -> MaskedState:
+        """The state before the first step."""
+        labels, weights = self.split(data.y, data.weight)
+        states = jax.vmap(
+            lambda y, weight: self.inner.init(key, data._replace(y=y, weight=weight))
+        )(labels, weights)
+        own, every = mean_positive(weights), mean_positive(jnp.max(weights, axis=0, keepdims=True))
+        scale = jnp.where(own > 0, every / jnp.where(own > 0, own, 1), 1)
+        return MaskedState(states, scale, jnp.ones((), bool))
+
+    def update(self, state: MaskedState, batch: Batch) -> tuple[MaskedState, Info]:
+        """One step of the problems that have rows in it."""
+        inner = self.inner
+        labels, weights = self.split(batch.y, batch.weight)
+        of_step = jax.vmap(lambda weight: step_weights(batch.index, weight, inner.needs_all_rows))
+        seen = of_step(weights)
+        flat = state.flat & jnp.all((seen == 0) | (seen == 1))
+        weights = jnp.where(flat, 1, state.scale)[:, None] * weights
+
+        def update_one(old, y, weight):
+            new, info = inner.update(old, batch._replace(y=y, weight=weight))
+            own = step_weights(batch.index, weight, inner.needs_all_rows, info.index)
+            has_rows = jnp.any(own > 0)
+            return select_state(has_rows, new, old), info, has_rows
+
+        states, info, has_rows = jax.vmap(update_one)(state.inner, labels, weights)
+        share = has_rows.astype(info.loss.dtype)
+        share /= jnp.maximum(jnp.sum(share), 1)
+        loss = jnp.sum(jnp.where(has_rows, share * info.loss, jnp.zeros_like(share)))
+        return MaskedState(states, state.scale, flat), combine(info, loss)
+
+    def model(self, state: MaskedState, data: Batch | None = None) -> Any:
+        """The models of all problems as one."""
+        targets = None
+        if data is not None:
+            targets = dict(zip(("y", "weight"), self.split(data.y, data.weight), strict=True))
+        return stack_models(self.inner, state.inner, data, targets, self.make_model)
+
+
+def mean_positive(weight: Array) -> Array:
+    """The mean of the positive weights, (k, n) -> (k,)."""
+    return jnp.sum(weight, 1) / jnp.maximum(jnp.sum((weight > 0).astype(weight.dtype), 1), 1)
+
+
+def combine(info: Info, loss: Array) -> Info:
+    """One `Info` of the infos of all problems, (k, ...)."""
+    return Info(
+        loss=loss,
+        residual=jnp.max(info.residual),
+        progress=jnp.mean(info.progress, axis=0),
+        index=info.index[0],
+        support=jnp.sum(info.support, dtype=jnp.int32),
+        evals=jnp.sum(info.evals.astype(info.loss.dtype)),
+    )
+
+
+def step_weights(
+    index: Array, weight: Array, needs_all_rows: bool, solver_rows: Array | None = None
+) -> Array:
+    """The weights of the rows `index` of a step, and of the rows `solver_rows`.
+
+    A solver with needs_all_rows=True has selected the latter itself.
+    """
+    if not needs_all_rows:
+        return weight
+    index = index if solver_rows is None else jnp.concatenate([index, solver_rows])
+    of_rows = weight.at[jnp.maximum(index, 0)].get(mode="fill", fill_value=0)
+    return jnp.where(index >= 0, of_rows, jnp.zeros_like(of_rows))
+
+
+def select_state(has_rows: Array, new: State, old: State) -> State:
+    """The state after a step if it had rows, else the one before.
+
+    A state with `ignores_padding` is left unchanged by padding. A selection would copy its arrays
+    over all rows.
+    """
+    ignores_padding = lambda node: getattr(node, "ignores_padding", False)
+    select = lambda new, old: new if ignores_padding(new) else jnp.where(has_rows, new, old)
+    return jax.tree.map(select, new, old, is_leaf=ignores_padding)
+
+
+def stack_models(
+    inner: Solver, state: State, data: Batch | None, targets: dict | None, make_model: Callable
+) -> Any:
+    """The models of stacked states as one; leaves that do not depend on the state are stored once.
+
+    `targets` are the fields of `data` in which the problems differ, stacked as the states are.
+    """
+
+    def model_of(problem, data):
+        state, targets = problem
+        return inner.model(state, data if data is None else data._replace(**targets))
+
+    problems = state, targets
+    models = jax.vmap(model_of, in_axes=(0, None))(problems, data)
+    stacked = depends_on(model_of, jax.tree.map(lambda a: a[0], problems), data)
+    leaves, tree = jax.tree.flatten(models)
+    models = jax.tree.unflatten(
+        tree, [leaf if flag else leaf[0] for leaf, flag in zip(leaves, stacked, strict=True)]
+    )
+    return _lift_shared_map(models, stacked, make_model)
+
+
+def _lift_shared_map(models: Any, stacked: tuple[bool, ...], make_model: Callable) -> Any:
+    """The multiclass model; a feature map that all models share is applied once, before them."""
+    if isinstance(models, Mapped):
+        map_leaves = len(jax.tree.leaves(models.phi))
+        if not any(stacked[:map_leaves]):
+            return Mapped(
+                models.phi, _lift_shared_map(models.inner, stacked[map_leaves:], make_model)
+            )
+    return make_model(models, stacked)
