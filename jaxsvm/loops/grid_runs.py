@@ -57,7 +57,8 @@ class Grid(NamedTuple):
     def without(self, fold: int) -> Batch:
         """The data with weight 0 for the rows of a fold."""
         weight = np.asarray(self.data.weight)
-        left: Any = np.where(self.fold == fold, np.zeros((), weight.dtype), weight)
+        left: Any = weight.copy()
+        left[self.fold == fold] = 0
         return self.data._replace(weight=left)
 
 

@@ -51,14 +51,23 @@ class Scorer:
     targets and weights, for these probabilities.
     """
 
-    def __init__(self, score: str | Callable, real: bool) -> None:
+    def __init__(self, score: str | Callable, targets: Any) -> None:
         self.score: Any = _one_minus_auc if score == "auc" else score
+        several = isinstance(targets, tuple)
+        real = (targets[0] if several else targets) == "real"
+        if several and not callable(score) and score not in ("error", "risk"):
+            raise ValueError(
+                f"score={score!r} is of one target a row, and this solver has {targets[1]}: take "
+                "'error', 'risk' or a function"
+            )
         if real and not callable(score) and score not in ("error", "risk"):
             raise ValueError(
                 f"score={score!r} is of classes, and the targets of this solver are real: take "
                 "'error' or 'risk'"
             )
         self.loss = None if callable(self.score) else _LOSSES[self.score, real]
+        if several and self.loss is not None:
+            self.loss = _LOSSES_OF_COLUMNS.get((str(score), real), self.loss)
         self.of_probabilities = score in ("log_loss", "brier")
 
     def of_folds(self, outcome: Outcome, folds: Iterable[int]) -> list[float]:
@@ -78,7 +87,8 @@ class Scorer:
             if self.loss is not None:
                 if not np.isfinite(fold[0]).all():
                     return np.nan
-                return float(np.average(self.loss(*fold[:2]), weights=fold[2]))
+                losses, weights = _by_row(self.loss(*fold[:2]), fold[2])
+                return float(np.average(losses, weights=weights))
             more = (lambda: chances()[rows],) if hasattr(self.score, "takes_probabilities") else ()
             form = "(values, targets, weights) -> one number"
             with calling("score", self.score, form, *fold, *more):
@@ -108,7 +118,18 @@ class Scorer:
         if self.of_probabilities:
             values = outcome.probabilities(outcome.weight)
         rows_finite = np.isfinite(values).reshape(len(outcome.y), -1).all(axis=1)
-        return np.where(rows_finite, self.loss(values, outcome.y), np.nan), outcome.weight
+        losses, weights = _by_row(self.loss(values, outcome.y), outcome.weight)
+        return np.where(rows_finite, losses, np.nan), weights
+
+
+def _by_row(losses: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The losses (m,) of the rows and their weights; of several targets means over them."""
+    if losses.ndim == 1:
+        return losses, weight
+    shares = np.broadcast_to(weight.reshape(len(losses), -1), losses.shape)
+    total = shares.sum(axis=1)
+    mean = np.sum(np.where(shares > 0, shares * losses, 0), axis=1) / np.where(total > 0, total, 1)
+    return mean, total / losses.shape[1]
 
 
 def class_numbers(values: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -175,4 +196,9 @@ _LOSSES: dict[tuple[str, bool], Callable] = {
     ("brier", False): _brier,
     ("error", True): lambda values, y: (values - y) ** 2,
     ("risk", True): lambda values, y: np.abs(values - y),
+}
+# of labels of which several may hold
+_LOSSES_OF_COLUMNS: dict[tuple[str, bool], Callable] = {
+    ("error", False): lambda values, y: (values > 0) != (y > 0),
+    ("risk", False): lambda values, y: np.maximum(0, 1 - y * values),
 }

@@ -12,7 +12,7 @@ from ..checks import integer, shown
 from ..checks import key as check_key
 from ..data.fold_numbers import folds as make_folds
 from ..recipe import check_choice, fields_of
-from ..types import Array, Batch, check_weights
+from ..types import Array, Batch, check_weights, row_weights
 from .checks import check_kernels, check_limit, check_solver, check_targets
 
 SCORES = ("error", "risk", "log_loss", "brier", "auc")
@@ -115,7 +115,7 @@ def checked_solver(maker: Callable, numbers: dict[str, Any], data: Batch) -> Any
 
 def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> np.ndarray:
     """The fold of each row, -1 for rows of weight 0; rows of one query are in one fold."""
-    weight, y = np.asarray(data.weight), np.asarray(data.y)
+    weight, y = np.asarray(row_weights(data).weight), np.asarray(data.y)
     n, live = y.shape[0], np.flatnonzero(weight > 0)
     fold = np.full(n, -1, np.int32)
     if isinstance(folds, str):
@@ -136,7 +136,9 @@ def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> 
         own = None if groups is None else np.asarray(groups)[live]
         k = integer("folds", folds, 2)
         stratify = targets == "labels" or isinstance(targets, int)
-        fold[live] = make_folds(key, y[live], k, groups=own, stratify=stratify)
+        # folds of several targets are not stratified, so that any one stands for them
+        one = y[live].reshape(len(live), -1)[:, 0]
+        fold[live] = make_folds(key, one, k, groups=own, stratify=stratify)
         return fold
     given = np.asarray(folds)
     if given.shape != (n,) or given.dtype.kind not in "iu":

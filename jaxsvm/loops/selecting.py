@@ -216,7 +216,7 @@ def select(
     everything = tuple(range(count)), np.ones(grid.shape, bool)
     part = GridJob(grid, *everything, results, file, limits, bar, memory, threads)
     run = run_fitted if sharing_of(first) is None else run_shared
-    rule_of_scores = Scorer(score, fields_of(first).targets == "real")
+    rule_of_scores = Scorer(score, fields_of(first).targets)
     try:
         if race:
             run_race(run, part, rule_of_scores.losses)

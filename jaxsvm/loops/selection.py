@@ -10,10 +10,11 @@ import numpy as np
 from .. import printing
 from ..calibration import Calibrated, calibrate_columns, check_method, columns_of
 from ..coverage import Conformal, check_alpha, from_values
-from ..models import Classifier, OneVsOne
+from ..models import Classifier, Labels, OneVsOne
 from ..recipe import static, struct
 from ..types import Certificate
 from .sweeping import Table
+from .thresholds import best_threshold, shifted
 
 # axes whose larger numbers regularise more; of all others the smaller ones do
 STRONGER_ABOVE = ("lam", "alpha", "sigma", "nu", "eps", "epsilon", "width")
@@ -212,6 +213,7 @@ class Selection:
             (('a', 'b'), [[1.0, 0.0], [0.0, 1.0]])
         """
         coupling = check_method(method, coupling)
+        self._refuse_columns("calibrated")
         model, names = self._named_model()
         if not names:
             raise ValueError("the targets are real: probabilities are those of classes")
@@ -254,6 +256,7 @@ class Selection:
             section 2.
         """
         check_alpha(alpha)
+        self._refuse_columns("conformal")
         model, names = self._named_model()
         values, targets, weight, fold = self._held_out()
         if names:
@@ -265,6 +268,46 @@ class Selection:
         return from_values(
             self.fold_models, in_parts(values), in_parts(targets), in_parts(weight), alpha, names
         )
+
+    def thresholded(self) -> Any:
+        """The model of the choice, f(x) - t, with the thresholds t of the largest F1 out of fold.
+
+            F1 = 2 TP / (2 TP + FP + FN),   predicted where f(x) > t
+
+        Of k labels each has a threshold of its own, in place of 0. A threshold lies midway between
+        two values; of equal F1 it is the largest. A label without rows, or with all, keeps 0.
+
+        Raises:
+            ValueError: class numbers or real targets; a selection of an older version.
+
+        Example:
+            >>> import jax, jaxsvm, numpy as np
+            >>> x = np.random.default_rng(0).normal(size=(90, 2))
+            >>> data = jaxsvm.dataset(x, x > 1)
+            >>> maker = lambda C: jaxsvm.multi_output(jaxsvm.linear_svm(C), outputs=2)
+            >>> found = jaxsvm.select(maker, data, jax.random.key(0), C=jaxsvm.C_grid(3),
+            ...     progress=False)
+            >>> found.classes.predict(found.thresholded(), [[2.0, 0.0], [0.0, 2.0]]).tolist()
+            [[1, 0], [0, 1]]
+
+        Reference: Y. Yang, A study of thresholding strategies for text categorization, SIGIR 2001.
+        """
+        values, targets, weight, _ = self._held_out()
+        several = isinstance(self.classes, Labels)
+        if not several and (len(self.classes.names) != 2 or values.ndim > 1):
+            raise ValueError("thresholds are of two classes, or of several labels")
+        columns = values.reshape(len(values), -1).T
+        holds = targets.reshape(len(values), -1).T > 0
+        weights = np.broadcast_to(weight.reshape(len(values), -1).T, columns.shape)
+        t = np.array(list(map(best_threshold, columns, holds, weights)))
+        return shifted(self.model, -(t if several else t[0]))
+
+    def _refuse_columns(self, name: str) -> None:
+        if self.targets is not None and self.targets.ndim > 1:
+            raise ValueError(
+                f"{name} takes one target a row, and this selection has {self.targets.shape[1]}: "
+                "select for each of them"
+            )
 
     def _named_model(self) -> tuple[Any, tuple]:
         """The model of values, and the names of its classes; () of real targets."""

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from ..models import OneVsOne, OneVsRest
-from ..types import Array, Sharing
+from ..types import Array, Sharing, row_weights
 
 MOST_CLASSES = 20  # of pairs whose decision values at all rows are held at the same time
 ROW_STEP = 64  # the rows of a pair are padded to a multiple of this
@@ -113,7 +113,7 @@ def _share_on_all_rows(
         return np.tile(np.arange(len(y)), (count, 1))
 
     def prepare(data, memory):
-        shared = inner.prepare(data, memory)
+        shared = inner.prepare(row_weights(data), memory)
         if not shared.changes:
             return shared
         # a loop over the problems takes these arrays over: none of them may be one of `data`
