@@ -2,7 +2,7 @@
 
 A map of the package. Each name has its own help, such as `help(jaxsvm.fit)`.
 
-    rows         dataset, take, shard; data: files, splits, scaling, chunks
+    rows         dataset, take, column, shard; data: files, splits, scaling, chunks
     machines     linear_svm, kernel_svm: the fastest exact method for the rows
     solvers      pegasos, sdca, newton, decomposition and 40 others: dir(jaxsvm.solvers)
     pieces       losses, kernels, features, samplers, schedules, projections, averaging, budget

@@ -87,6 +87,7 @@ from .types import Sharing as Sharing
 from .types import Solver as Solver
 from .types import Space as Space
 from .types import SparseRows as SparseRows
+from .types import column as column
 from .types import take as take
 
 # Wrappers: a solver -> a solver

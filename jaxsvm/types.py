@@ -862,6 +862,29 @@ def row_weights(data: Batch) -> Batch:
     return data._replace(weight=jnp.max(data.weight, axis=1))
 
 
+def column(data: Batch, c: int) -> Batch:
+    """The rows with the c-th of their targets alone, and its weights.
+
+    Args:
+        data: n rows with targets (n, k).
+        c: from 0 to k - 1.
+
+    Raises:
+        ValueError: one target a row, or no such column.
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [2.0]], [[1, 0], [1, 1]])
+        >>> column(data, 1).y.tolist()
+        [-1.0, 1.0]
+    """
+    check_batch("data", data)
+    if data.y.ndim < 2 or not 0 <= c < data.y.shape[1]:
+        raise ValueError(f"the targets of shape {data.y.shape} have no column {c}")
+    weight = data.weight if data.weight.ndim == 1 else data.weight[:, c]
+    return data._replace(y=data.y[:, c], weight=weight, classes=None)
+
+
 def take_by_block(data: Batch, index: Array, blocks: int) -> Batch:
     """The rows `index` (b,) of `data`, where part j of them is from the j-th of equal blocks.
 

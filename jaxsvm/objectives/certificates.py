@@ -13,7 +13,7 @@ from ..checks import as_number, integer, own_values, shown
 from ..flags import despite_flags
 from ..kernels import matvec
 from ..losses import hinge
-from ..models import Expansion, Linear
+from ..models import Expansion, Linear, Mapped, OneVsRest
 from ..numerics import (
     affine_transpose,
     dot,
@@ -25,7 +25,7 @@ from ..numerics import (
     sqnorms,
 )
 from ..recipe import check_choice, check_positive, check_share, fields_of, require
-from ..types import Array, Batch, Certificate, Loss, Model
+from ..types import Array, Batch, Certificate, Loss, Model, column
 from .elastic import elastic_gap
 from .evaluate import (
     check_dual_model,
@@ -78,6 +78,9 @@ def certificate(
             values for expansions.
         l1_ratio: share of the L1 norm in the penalty of a linear model, from 0 to 1.
 
+    Of k targets a row the model is one of `multi_output`, lam is one number or (k,), and all
+    results are (k,).
+
     Returns:
         The objective, its lower bound, the gap, and whether the dual point is the model's own.
 
@@ -96,6 +99,11 @@ def certificate(
     Reference: S. Boyd, L. Vandenberghe, Convex optimization, 2004, sections 3.3, 5.5.
     """
     check_objective(model, data, loss, needs="__call__")
+    if data.y.ndim == 2:
+        options: Any = {"bias": bias, "passes": passes, "l1_ratio": l1_ratio}
+        return _of_columns(
+            model, data, lam, lambda *one: certificate(one[0], one[1], one[2], loss, **options)
+        )
     check_positive(lam=lam)
     _check_labels(loss, data)
     require(loss, "conjugate", "the residual of a solver, such as the gap of newton or ocas")
@@ -127,6 +135,26 @@ def certificate(
     result = _certificate((model, data, lam), (loss,), (bias, passes, own))
     exact = result.exact if is_traced(result) else bool(result.exact)
     return result._replace(exact=exact)
+
+
+def _of_columns(model: Any, data: Batch, lam: Any, certify: Any) -> Certificate:
+    """The certificates of k targets, stacked."""
+    k = data.y.shape[1]
+    if jnp.ndim(lam) not in (0, 1) or (jnp.ndim(lam) and len(lam) != k):
+        raise ValueError(f"lam must be one number, or one of each of the {k} targets")
+    lams = [lam] * k if jnp.ndim(lam) == 0 else list(lam)
+    parts = [certify(_machine(model, c, k), column(data, c), lams[c]) for c in range(k)]
+    stack: Any = jnp.stack if is_traced(parts) else np.stack
+    return jax.tree.map(lambda *leaves: stack(leaves), *parts)
+
+
+def _machine(model: Any, c: int, k: int) -> Any:
+    """The c-th of k models on the same rows."""
+    if isinstance(model, Mapped):
+        return dataclasses.replace(model, inner=_machine(model.inner, c, k))
+    if not isinstance(model, OneVsRest) or model.scores != k:
+        raise TypeError(f"the rows have {k} targets each: expected a model of multi_output of {k}")
+    return model[c]
 
 
 _WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # half widths of the intervals, in units of the score

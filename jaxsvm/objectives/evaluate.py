@@ -152,8 +152,11 @@ def decision_values(model: Model, data: Batch) -> Array:
 
 
 def normalized_weights(data: Batch) -> Array:
-    """The weights of the rows (n,), of sum 1."""
-    return data.weight / jnp.sum(data.weight)
+    """The weights of the rows (n,), or of all targets (n, k), of sum 1."""
+    weight = data.weight
+    if weight.ndim < data.y.ndim:
+        weight = jnp.broadcast_to(weight[:, None], data.y.shape)
+    return weight / jnp.sum(weight)
 
 
 def primal(model: Model, data: Batch, lam: float, loss: AnyLoss = hinge) -> Array:
@@ -177,6 +180,8 @@ def primal(model: Model, data: Batch, lam: float, loss: AnyLoss = hinge) -> Arra
         0.5
     """
     check_objective(model, data, loss, joint=True)
+    if data.y.ndim > 1:
+        raise ValueError("primal is of one target a row: take jaxsvm.column(data, c) and model[c]")
     check_positive(lam=lam)
     lam = as_number("lam", lam)
     return _primal((model, data, lam), (loss,))
@@ -193,7 +198,7 @@ def mean_loss(score: Array, data: Batch, loss: Any) -> Array:
         return risk_of(loss, data).value_and_slope(score)[0]
     share = normalized_weights(data)
     losses = loss.value(score, data.y)
-    return jnp.dot(share, jnp.where(share > 0, losses, jnp.zeros_like(losses)))
+    return jnp.vdot(share, jnp.where(share > 0, losses, jnp.zeros_like(losses)))
 
 
 def dual(

@@ -41,7 +41,11 @@ class _Error:
 
     def __call__(self, model: Model) -> Array:
         check_objective(model, self.data, needs="__call__")
-        score = decision_values(model, self.data)
+        score, y = decision_values(model, self.data), self.data.y
+        if y.ndim == 2:
+            _check_columns(score, y)
+            wrong = ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
+            return jnp.vdot(normalized_weights(self.data), wrong.astype(score.dtype))
         if self.labels == ("numbers" if score.ndim == 1 else "signs"):
             want = (
                 "one value a row, for labels -1 and +1",
@@ -53,16 +57,15 @@ class _Error:
                 f"the model gives {want[score.ndim - 1]}, but the data of error_on "
                 f"hold {have[score.ndim - 1]}"
             )
-        return jnp.dot(
-            normalized_weights(self.data), misclassified(score, self.data.y).astype(score.dtype)
-        )
+        return jnp.dot(normalized_weights(self.data), misclassified(score, y).astype(score.dtype))
 
 
 def error_on(data: Batch) -> Any:
     """A probe for `fit`: model -> weighted fraction of misclassified rows.
 
     A row is misclassified if its score has the wrong sign, its largest score is that of another
-    class, or a score is not finite.
+    class, or a score is not finite. Of k labels that may hold together it is the share of labels
+    that are wrong (the Hamming loss).
 
     Args:
         data: held-out rows with labels in {-1, +1}, or class numbers 0 .. k-1 for a model with k
@@ -81,7 +84,8 @@ def error_on(data: Batch) -> Any:
     check_weights("data", data)
     labels = ""
     if not is_traced(data.y, data.weight):
-        y = np.asarray(data.y)[np.asarray(data.weight) > 0]
+        y = np.asarray(data.y)
+        y = y[np.asarray(data.weight) > 0] if y.ndim == 1 else y[:0]
         labels = "signs" if (y == -1).any() else "numbers" if (y != 1).any() else ""
     return _Error(data, labels)
 
@@ -89,7 +93,7 @@ def error_on(data: Batch) -> Any:
 def risk_on(data: Batch, loss: AnyLoss = hinge) -> Any:
     """A probe for `fit`: model -> weighted mean loss on the rows of `data`.
 
-    It is inf if a score is not finite.
+    It is inf if a score is not finite. Of k targets a row it is the mean over all of them.
 
     Args:
         data: held-out rows, raw or by `solver.prepare`.
@@ -115,11 +119,22 @@ class _Risk:
     def __call__(self, model: Model) -> Array:
         check_objective(model, self.data, needs="__call__")
         score = decision_values(model, self.data)
-        if score.ndim != 1:
+        if self.data.y.ndim == 2:
+            _check_columns(score, self.data.y)
+        elif score.ndim != 1:
             raise ValueError(
                 "risk_on takes models with one value for each row; measure a model "
                 "of many classes with error_on"
             )
         risk = mean_loss(score, self.data, unwrap_static(self.loss))
-        is_finite = jnp.all(jnp.isfinite(score) | (self.data.weight <= 0))
+        is_finite = jnp.all(jnp.isfinite(score) | (normalized_weights(self.data) <= 0))
         return jnp.where(is_finite, risk, jnp.inf)
+
+
+def _check_columns(score: Array, y: Array) -> None:
+    """Raise unless there is a value for each target."""
+    if score.shape != y.shape:
+        raise ValueError(
+            f"the rows have {y.shape[1]} targets each, and the model gives values of shape "
+            f"{score.shape}: take a model of jaxsvm.multi_output"
+        )

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ..checks import integer
 from ..models import OneVsRest
 from ..recipe import fields_of, replace, shares, sharing_of, solver
-from ..types import Batch, Hooks, Solver, row_weights
+from ..types import Batch, Hooks, Solver, column, row_weights
 from .problems import MaskedProblems, MaskedState, combine, stack_models
 from .shared_problems import share_outputs
 
@@ -96,12 +96,6 @@ def multi_output(inner: Solver, *, outputs: int) -> Solver:
         hooks = hooks._replace(validate=lambda data: _validate(own.validate, data))
     kind = fields.targets, outputs
     return replace(inner, init=init, update=update, model=model, targets=kind, hooks=hooks)
-
-
-def column(data: Batch, c: int) -> Batch:
-    """The rows with the c-th of their targets alone."""
-    weight = data.weight if data.weight.ndim == 1 else data.weight[:, c]
-    return data._replace(y=data.y[:, c], weight=weight, classes=None)
 
 
 def _validate(validate: Any, data: Batch) -> None:
