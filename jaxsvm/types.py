@@ -318,6 +318,23 @@ class Hooks(NamedTuple):
 
         return self._replace(fused=Fused(fused.constants, steps))
 
+    def for_columns(self) -> Hooks:
+        """The hooks of k problems on the same rows, one for each of their targets (n, k)."""
+        layout, validate = self.layout, self.validate
+
+        def validate_each(data):
+            for c in range(data.y.shape[1]):
+                validate(column(data, c))
+
+        def lay_out(data):
+            return layout(row_weights(data))._replace(weight=data.weight)
+
+        return self._replace(
+            fused=None,
+            layout=layout if layout is _same else lay_out,
+            validate=validate and validate_each,
+        )
+
 
 class Solver(NamedTuple):
     """A training method as three pure functions; `update` is a scan body.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ..checks import integer
 from ..models import OneVsRest
 from ..recipe import fields_of, replace, shares, sharing_of, solver
-from ..types import Batch, Hooks, Solver, column, row_weights
+from ..types import Solver
 from .problems import MaskedProblems, MaskedState, combine, stack_models
 from .shared_problems import share_outputs
 
@@ -87,21 +87,8 @@ def multi_output(inner: Solver, *, outputs: int) -> Solver:
         targets = None if data is None else {"y": data.y.T}
         return stack_models(inner, state, data, targets, OneVsRest)
 
-    own = fields.hooks
-    hooks = own._replace(fused=None)
-    if own.layout is not Hooks().layout:
-        layout = lambda data: own.layout(row_weights(data))._replace(weight=data.weight)
-        hooks = hooks._replace(layout=layout)
-    if own.validate is not None:
-        hooks = hooks._replace(validate=lambda data: _validate(own.validate, data))
-    kind = fields.targets, outputs
+    kind, hooks = (fields.targets, outputs), fields.hooks.for_columns()
     return replace(inner, init=init, update=update, model=model, targets=kind, hooks=hooks)
-
-
-def _validate(validate: Any, data: Batch) -> None:
-    """Call `validate` with each of the targets."""
-    for c in range(data.y.shape[1]):
-        validate(column(data, c))
 
 
 @shares(multi_output)
