@@ -9,6 +9,7 @@ import numbers
 import os
 import re
 import reprlib
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -545,3 +546,16 @@ def _float(name: str, value: Any) -> float:
         return float(value)
     except (OverflowError, ValueError, TypeError) as error:
         raise ValueError(f"{name} is no number that a float can hold: {shown(value)}") from error
+
+
+def caller_stacklevel() -> int:
+    """The `stacklevel` of the first caller outside of this package.
+
+    It is for a warning in the calling function.
+    """
+    level, frame = 1, sys._getframe(1)
+    while (
+        frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]
+    ):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -320,6 +320,8 @@ class Hooks(NamedTuple):
 
     def for_columns(self) -> Hooks:
         """The hooks of k problems on the same rows, one for each of their targets (n, k)."""
+        layout: Any
+        validate: Any
         layout, validate = self.layout, self.validate
 
         def validate_each(data):

@@ -111,7 +111,9 @@ def read_csv(
         raise ValueError(f"delimiter must be the one character between cells, got {delimiter!r}")
     (path,) = check_paths((path,), expansion)
     with reading(path):
-        filled = ((number, cells) for number, cells in _lines(path, delimiter) if _is_filled(cells))
+        filled = (
+            (number, cells) for number, cells in read_lines(path, delimiter) if _is_filled(cells)
+        )
         number, first = next(filled, (0, []))
         if not first:
             raise ValueError(f"{path} holds no rows")
@@ -253,7 +255,7 @@ def _numbers_columns(
         return False
     rows = [
         cells
-        for line, cells in itertools.islice(_lines(path, delimiter), HEADER_ROWS)
+        for line, cells in itertools.islice(read_lines(path, delimiter), HEADER_ROWS)
         if line > number
     ]
     if not rows or any(len(cells) != len(head) for cells in rows):
@@ -328,7 +330,7 @@ def _column(path: str, label: int, width: int) -> int:
     return int(label) % width
 
 
-def _lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def read_lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The line number and cells of each line that is not empty."""
     with open_any(path) as file:
         reader = csv.reader(file, delimiter=delimiter)
@@ -347,7 +349,7 @@ def _find_bad_cell(
 ) -> None:
     """Raise ValueError for the first invalid line, as NumPy reports rows, not lines."""
     most = float(np.finfo(run_dtype()).max)
-    for number, cells in _lines(path, delimiter):
+    for number, cells in read_lines(path, delimiter):
         if number <= skip_lines:
             continue
         if not _is_filled(cells) and not (missing and len(cells) == width):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..checks import check_rows, jax_dtype, refuse_masked, x64_enabled
+from ..checks import caller_stacklevel as caller_stacklevel
+from ..checks import check_rows, jax_dtype, refuse_masked, shown, x64_enabled
 from ..models import Classes, Labels
+from ..models.tables import is_table
 from ..numerics import pack_lists, pad_rows
 from ..ranking import check_grades
 from ..recipe import check_choice
@@ -18,19 +19,23 @@ from ..types import Batch
 from .class_numbers import encode
 from .fold_numbers import group_numbers
 from .from_scipy import csr, is_mostly_zeros, is_sparse, sparsify, stored_range
+from .tables import holds_words, rows_of_table
 from .target_columns import has_columns, target_columns
 from .traced_rows import is_traced_array, traced_batch
 
 
 def dataset(
     x: Any,
-    y: Any,
+    y: Any = None,
     weight: Any = None,
     *,
     query: Any = None,
     task: str | None = None,
     classes: Any = None,
     sparse: bool | str = False,
+    target: str | None = None,
+    scale: bool = False,
+    like: Batch | None = None,
 ) -> Batch:
     """A data set of rows, targets and weights, which are checked on the host.
 
@@ -59,6 +64,13 @@ def dataset(
             the columns; None: those of a data frame, else 0 .. k-1.
         sparse: True: a dense x becomes sparse; "auto": it does so where linear solvers are faster
             on sparse rows, with more than 64 columns and less than a tenth of the numbers nonzero.
+        target: of a table the name of the column of targets, in place of y. A table is a data frame
+            of pandas, polars or pyarrow, or a dict of columns. A word of a column becomes an
+            indicator, up to 100 of them that are in a thousandth of the rows; the others share one.
+            A missing cell becomes an indicator, and a missing number the mean. What was done is
+            `data.classes.table`; `Fit.predict` does it to other tables.
+        scale: whether the numbers of a table are brought to mean 0 and deviation 1.
+        like: of rows of a test set, the data of the training rows: the same columns and classes.
 
     Raises:
         ValueError: shapes or dtypes that do not match, numbers of three or more values as labels, a
@@ -81,11 +93,36 @@ def dataset(
     if task is not None:
         check_choice("task", task, ("binary", "multiclass", "multilabel", "regression", "ranking"))
     check_choice("sparse", sparse, (False, True, "auto"))
+    if target is not None or like is not None or (is_table(x) and holds_words(x)):
+        return _of_table(x, y, weight, target, scale, like, query, task, classes, sparse)
+    if y is None:
+        raise ValueError("y is missing: give the targets, or target='name of a column' of a table")
     if sparse and not is_sparse(x) and not is_traced_array(x):
         x = numbers("x", x)
         x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
         x = sparsify(x) if x.ndim == 2 and (sparse is True or is_mostly_zeros(x)) else x
     return checked_batch(x, y, weight, query=query, task=task, classes=classes)
+
+
+def _of_table(
+    x: Any, y: Any, weight: Any, target: Any, scale: bool, like: Any, *options: Any
+) -> Batch:
+    """As `dataset`, of a table; `options` are query, task, classes and sparse."""
+    query, task, classes, sparse = options
+    if not is_table(x):
+        raise TypeError(f"target and like are for tables, such as data frames, got {shown(x)}")
+    table = None
+    if like is not None:
+        table = getattr(getattr(like, "classes", None), "table", None)
+        if table is None:
+            raise ValueError("like must be the data of training rows that came from a table")
+        classes = classes or like.classes.names or None
+        task = task or ("regression" if not like.classes.names else None)
+    rows, y, table, used = rows_of_table(x, target, y, table, scale)
+    of_used = lambda a: None if a is None else np.asarray(a)[used]
+    weight, query = of_used(weight), of_used(query)
+    data = dataset(rows, y, weight, query=query, task=task, classes=classes, sparse=sparse)
+    return data._replace(classes=Classes(getattr(data.classes, "names", ()), table))
 
 
 def checked_batch(
@@ -424,16 +461,3 @@ def _far(columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
 
 def _warn(message: str) -> None:
     warnings.warn(message, stacklevel=caller_stacklevel())
-
-
-def caller_stacklevel() -> int:
-    """The `stacklevel` of the first caller outside of this package.
-
-    It is for a warning in the calling function.
-    """
-    level, frame = 1, sys._getframe(1)
-    while (
-        frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]
-    ):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -26,6 +26,8 @@ from .serialization import load_notes as load_notes
 from .serialization import save as save
 from .sklearn_models import from_sklearn as from_sklearn
 from .sklearn_models import to_sklearn as to_sklearn
+from .tables import OnTable as OnTable
+from .tables import Table as Table
 
 __all__ = [
     "Classes",
@@ -34,9 +36,11 @@ __all__ = [
     "Labels",
     "Linear",
     "Mapped",
+    "OnTable",
     "OneVsOne",
     "OneVsRest",
     "Support",
+    "Table",
     "decision_values",
     "export",
     "from_libsvm",

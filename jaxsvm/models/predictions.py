@@ -17,6 +17,7 @@ from ..recipe import Recipe, as_static, static, struct, unwrap_static
 from ..types import Array, SparseRows
 from .functions import Expansion, Linear, Mapped, support_index
 from .multiclass import OneVsOne, OneVsRest
+from .tables import OnTable, is_table
 
 SIZES = (1, 16, 256, 4096)  # rows of a program
 LEAST_SHARE = 0.25  # of the rows of a block that are no padding
@@ -117,6 +118,7 @@ class Classes:
     """
 
     names: tuple = static(default=())
+    table: Any = None  # a `Table`, of rows that came from a table with words; it has no leaves
 
     def predict(self, model: Any, x: Any) -> Any:
         """The names that a model predicts; without names its values.
@@ -124,7 +126,7 @@ class Classes:
         Args:
             model: rows -> (n,) for two classes, where the second is predicted above 0; (n, k) for
                 k, where that of the largest value is; (n,) for real targets.
-            x: (n, d) rows.
+            x: (n, d) rows; or a table, where the training rows were one.
 
         Returns:
             (n,), on the host; inside of a transformation an array of JAX.
@@ -133,6 +135,8 @@ class Classes:
             ValueError: for decision values of classes that are not finite. TypeError: inside of a
                 transformation, names that are strings.
         """
+        if self.table is not None and is_table(x):
+            x = self.table.encode(x)
         if is_traced(model, x):
             return self._traced(model(x))
         values = decision_values(model, x)
@@ -151,15 +155,18 @@ class Classes:
         place = jnp.argmax(values, axis=1) if values.ndim > 1 else (values > 0).astype(jnp.int32)
         return jnp.asarray(self.names)[place]
 
-    def classifier(self, model: Any) -> Classifier:
+    def classifier(self, model: Any) -> Any:
         """The model with the names, without points of coefficient 0, for files and for serving.
+
+        It is a `Classifier`; inside of `OnTable`, where the training rows were a table.
 
         Raises:
             AttributeError: there are no names.
         """
         if not self.names:
             raise AttributeError("the targets are real: there are no classes to predict")
-        return Classifier(_support_only(model), self.names)
+        named = Classifier(_support_only(model), self.names)
+        return named if self.table is None else OnTable(self.table, named)
 
 
 @struct

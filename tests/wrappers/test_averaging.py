@@ -288,7 +288,6 @@ WRAPPED = {
     "on_features": lambda inner: jaxsvm.on_features(jnp.tanh, inner),
     "one_vs_rest": lambda inner: jaxsvm.one_vs_rest(inner, classes=3),
     "one_vs_one": lambda inner: jaxsvm.one_vs_one(inner, classes=3),
-    "multi_output": lambda inner: jaxsvm.multi_output(inner, outputs=3),
     "both": lambda inner: jaxsvm.one_vs_rest(jaxsvm.on_features(jnp.tanh, inner), classes=3),
 }
 

@@ -1,0 +1,126 @@
+"""Tables with words to numbers: data frames and dicts of columns."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..checks import caller_stacklevel
+from ..models.tables import Column, Table, cells_of
+
+MOST_WORDS = 100  # of a column, that have an indicator each
+RARE = 1e-3  # share of the rows below which a word is rare
+
+
+def holds_words(frame: Any) -> bool:
+    """Whether a column of a table holds words."""
+    dtypes = getattr(frame, "dtypes", None)
+    if dtypes is not None and hasattr(frame, "to_numpy"):  # of pandas and polars: no cell is read
+        if all(str(kind).lower().startswith(_NUMBERS) for kind in list(dtypes)):
+            return False
+    return any(column.dtype == object for column in cells_of(frame).values())
+
+
+_NUMBERS = ("int", "uint", "float", "bool")
+
+
+def fit_table(cells: dict[str, np.ndarray], target: str | None, scale: bool) -> Table:
+    """What the columns of the training rows become.
+
+    A word has an indicator if it is in a thousandth of the rows, up to `MOST_WORDS` of a column;
+    the others share one. Missing cells have an indicator, and missing numbers become the mean.
+
+    Args:
+        cells: the columns, of numbers with nan, or of strings and None.
+        target: the column that is left out; None: none.
+        scale: whether numbers are brought to mean 0 and deviation 1.
+
+    Raises:
+        ValueError: no column is left; one that holds no cell.
+    """
+    inputs = [name for name in cells if name != target]
+    if not inputs:
+        raise ValueError("the table has no column beside the target")
+    columns = tuple(tuple(_fitted(name, cells[name], scale)) for name in inputs)
+    place = list(cells).index(target) if target is not None else -1
+    return Table(columns, "" if target is None else target, place)
+
+
+def _fitted(name: str, cells: np.ndarray, scale: bool) -> Column:
+    if cells.dtype != object:
+        known = cells[~np.isnan(cells)]
+        if not np.isfinite(known).all():
+            raise ValueError(f"the column {name!r} holds an infinity: drop or fill in such rows")
+        if not len(known):
+            raise ValueError(f"the column {name!r} holds no number: leave it out")
+        mean, deviation = float(known.mean()), float(known.std())
+        missing = len(known) < len(cells)
+        shift, width = (mean, deviation if deviation > 0 else 1.0) if scale else (0.0, 1.0)
+        return Column(name, None, (), mean, shift, width, missing)
+    words, counts = np.unique([cell for cell in cells if cell is not None], return_counts=True)
+    if not len(words):
+        raise ValueError(f"the column {name!r} holds no word: leave it out")
+    order = np.argsort(-counts, kind="stable")[:MOST_WORDS]
+    kept = order[counts[order] >= RARE * len(cells)]
+    if len(kept) == len(words) - 1:  # a single other one is as well kept
+        kept = np.arange(len(words))
+    is_kept = np.isin(np.arange(len(words)), kept)
+    names = tuple(words[is_kept].tolist()), tuple(words[~is_kept].tolist())
+    return Column(name, *names, 0.0, 0.0, 1.0, bool(counts.sum() < len(cells)))
+
+
+def targets_of(cells: dict[str, np.ndarray], target: str) -> tuple[np.ndarray, np.ndarray]:
+    """The targets of the rows that have one, and which rows these are, (n,) bool.
+
+    Raises:
+        ValueError: no such column.
+
+    Warns:
+        UserWarning: rows without a target, which are left out.
+    """
+    if target not in cells:
+        raise ValueError(
+            f"the table has no column {target!r}, it has {', '.join(map(str, list(cells)[:12]))}"
+        )
+    y = cells[target]
+    known = np.array([cell is not None for cell in y]) if y.dtype == object else ~np.isnan(y)
+    if not known.any():
+        raise ValueError(f"the column of targets {target!r} is empty")
+    if not known.all():
+        warnings.warn(
+            f"{(~known).sum()} of {len(y)} rows have no target, and are left out",
+            stacklevel=caller_stacklevel(),
+        )
+    y = y[known]
+    return y.astype(str) if y.dtype == object else y, known
+
+
+def rows_of_table(
+    frame: Any, target: str | None, y: Any, like: Table | None, scale: bool
+) -> tuple[np.ndarray, Any, Table, np.ndarray]:
+    """The rows (n, d) and targets of a table, what its columns became, and which rows are used.
+
+    Args:
+        frame: a data frame or a dict of columns.
+        target: the name of the column of targets; None: they are y.
+        y: (n,) targets, or None.
+        like: the table of the training rows; None: these are it.
+        scale: as of `fit_table`.
+
+    Raises:
+        ValueError: both or neither of target and y; columns that are not there.
+    """
+    cells = cells_of(frame)
+    if (target is None) == (y is None):
+        raise ValueError("a table needs its targets: give target='name of a column', or y")
+    lengths = {len(column) for column in cells.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"the columns of the table differ in length: {sorted(lengths)[:5]}")
+    known = np.ones(lengths.pop(), bool)
+    if target is not None:
+        y, known = targets_of(cells, target)
+        cells = {name: column[known] for name, column in cells.items()}
+    table = fit_table(cells, target, scale) if like is None else like
+    return table.encode(cells), y, table, known
