@@ -17,7 +17,9 @@ from .rows import columns_of, load_model
 def run(args: Any, stream: Any) -> int:
     """Run the command; returns the exit status."""
     model, notes = load_model(args.model)
-    columns = columns_of(model)
+    columns, table = columns_of(model), None
+    if isinstance(model, models.OnTable):
+        table, model = model.table, model.inner
     if isinstance(model, Calibrated):
         model = models.Classifier(model.model, model.classes)
     line("model", f"{args.model}, written by jaxsvm {notes.pop('jaxsvm')}")
@@ -32,6 +34,8 @@ def run(args: Any, stream: Any) -> int:
         inner = inner.inner
     head = "classifier" if classes else "function"
     line("what", f"{head} of {columns} columns; {many}{described(inner)}")
+    if table is not None:
+        line("columns", f"{table}; target {table.target}")
     if maps:
         line("maps", ", ".join(maps))
     if classes:

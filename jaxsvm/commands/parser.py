@@ -215,6 +215,9 @@ predict --probability  flag  a tab and the probability of each class behind each
 --part  int=0  which of several parts of an .npz file, 0 the first (0)
 --format  svmlight|npz|csv  of the files; without it their names, then their first lines tell
 --label  COLUMN=-1  CSV: the column of labels, by number or name (the last)
+--target  COLUMN  CSV: the column of classes or real targets, by name or number, of a table whose
+  columns may be words and have missing cells: words become indicators, numbers have mean 0 and
+  deviation 1 (or are as they are, with --scale none)
 --zero-based  auto|yes|no=auto  svmlight: whether the first column has index 0 (auto: as of the rows
   of the model, else where an index 0 occurs)
 --delimiter  TEXT  CSV: what stands between cells (a comma; a tab in .tsv files)
@@ -290,7 +293,7 @@ makes a small kernel model of many rows. Ctrl-C ends the run and keeps the model
 complete chunk of steps.
 """,
         {
-            "": "file --model --test/--hold-out --positive --task --scale --probability",
+            "": "file --model --test/--hold-out --target --positive --task --scale --probability",
             "what is minimised: lambda/2 |w|^2 + mean loss": "--C/--lam --loss --bias --multiclass",
             "kernel": f"{KERNEL} --sigma",
             "how": f"--solver {LENGTH} --batch --certificate",
@@ -324,7 +327,7 @@ Every pair of numbers is trained once without each fold, and its error is that o
 of the least mean error is the best. With --save, a command that was stopped goes on where it was.
 """,
         {
-            "": "file --model --plot --save --test/--hold-out --positive --task --scale",
+            "": "file --model --plot --save --test/--hold-out --target --positive --task --scale",
             "the grid and the choice": "--C --folds --groups --score --rule --probability",
             "kernel": KERNEL,
             "what is minimised: 1/2 |w|^2 + C sum of losses": "--loss --bias --multiclass",

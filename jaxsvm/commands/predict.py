@@ -26,6 +26,9 @@ def run(args: Any, stream: Any) -> int:
     model, notes = reading.load_model(args.model)
     if args.zero_based == "auto" and notes.get("zero-based") in ("yes", "no"):
         args.zero_based = notes["zero-based"]
+    table = None
+    if isinstance(model, models.OnTable):
+        table, model = model.table, model.inner
     columns, means = reading.columns_of(model), None
     chances = model if isinstance(model, Calibrated) else None
     if chances is not None:
@@ -43,7 +46,10 @@ def run(args: Any, stream: Any) -> int:
                 "give --missing drop"
             )
         means = np.asarray(scale.mean)
-    rows = reading.rows(args, args.file, columns=columns, means=means)[:2][-1]
+    if table is not None:
+        rows = reading.table_rows(args, [args.file], table)[0][0]
+    else:
+        rows = reading.rows(args, args.file, columns=columns, means=means)[:2][-1]
     if rows.x.shape[1] != columns:
         raise ValueError(f"{args.file} has {rows.x.shape[1]} columns, the model takes {columns}")
     classes = model.classes if isinstance(model, models.Classifier) else ()

@@ -23,6 +23,7 @@ from ..calibration import Calibrated
 from ..data import missing
 from ..data.assemble import Rows, assemble, normalize_names
 from ..data.class_numbers import encode
+from ..data.csv_tables import load_tables
 from ..data.formats import kind_of, read_files
 from ..data.parsing import ReadError
 from ..recipe import as_static
@@ -33,7 +34,8 @@ from .parser import SCALES
 INPUT = "the standard input"
 HELP = {  # what the options of the readers are called here
     "delimiter": "--delimiter says what stands between cells",
-    "label": "--label says which column holds the labels",
+    "label": "--label says which column holds the labels, --target that columns may be words",
+    "target": "--target says which column holds the targets",
     "header": "--header says whether the first line names columns",
     "missing": "--missing drop leaves such rows out, --missing mean fills them in",
 }
@@ -143,6 +145,7 @@ class Data(NamedTuple):
     classes: tuple  # (): real targets
     scale: Any  # None: the columns are as in the file
     notes: dict[str, str]  # of the model file
+    table: Any = None  # what the columns of a table became
 
     def model(self, inner: Any, calibrated: Calibrated | None = None) -> Any:
         """The model of the rows as in the file, from one of these rows.
@@ -151,8 +154,10 @@ class Data(NamedTuple):
         """
         inner = inner if self.scale is None else models.Mapped(as_static(self.scale), inner)
         if calibrated is not None:
-            return dataclasses.replace(calibrated, model=inner, classes=self.classes)
-        return models.Classifier(inner, self.classes) if self.classes else inner
+            inner = dataclasses.replace(calibrated, model=inner, classes=self.classes)
+        elif self.classes:
+            inner = models.Classifier(inner, self.classes)
+        return inner if self.table is None else models.OnTable(self.table, inner)
 
 
 def training_data(args: Any, key: Any) -> Data:
@@ -171,13 +176,18 @@ def training_data(args: Any, key: Any) -> Data:
     for i, part in enumerate(data.parts):
         line("" if i else "read", described(data.names[i], part, data.classes))
     name = args.scale
+    if data.table is not None and name == "auto":
+        name = "none"  # the numbers are scaled already, and indicators stay as they are
+        line("columns", str(data.table))
     if name == "auto":
         name = "unit" if isinstance(data.parts[0].x, SparseRows) else "standardize"
     makers = {"standardize": jaxsvm.data.standardize, "unit": jaxsvm.data.scale}
     scale = makers[name](data.parts[0].x) if name in makers else None
     notes = {
         "rows": described(title(args.file), data.parts[0], data.classes),
-        "scaled": f"{SCALES[name]} (--scale {name})",
+        "scaled": f"{SCALES[name]} (--scale {name})"
+        if data.table is None
+        else "the numbers of the table" + (" as they are" if args.scale == "none" else ""),
         # `predict` reads other rows alike
         **({} if args.zero_based == "auto" else {"zero-based": args.zero_based}),
     }
@@ -188,7 +198,11 @@ def training_data(args: Any, key: Any) -> Data:
 
 def _labelled(args: Any, key: Any) -> Data:
     """The rows of the options with labels."""
-    read = rows(args, *[path for path in (args.file, args.test) if path])
+    table = None
+    if getattr(args, "target", None) is not None:
+        read, table = table_rows(args, [path for path in (args.file, args.test) if path], None)
+    else:
+        read = rows(args, *[path for path in (args.file, args.test) if path])
     used = [read[0], *([read[-1]] if args.test else read[1:2])]
     columns = [part.x.shape[1] for part in used]
     if len(set(columns)) > 1:
@@ -199,11 +213,36 @@ def _labelled(args: Any, key: Any) -> Data:
     loaded = assemble(compact(used), task=args.task, positive=positive)
     names, share = [args.file, args.test or f"test part of {args.file}"], args.hold_out
     if share is None:
-        return Data(list(loaded), names, loaded.classes, None, {})
+        return Data(list(loaded), names, loaded.classes, None, {}, table)
     if not 0 < share < 1:
         raise ValueError(f"--hold-out must be between 0 and 1, got {share:g}")
     parts = jaxsvm.data.split(key, loaded[0], 1 - share, share)
-    return Data(list(parts), [args.file, "held out of it"], loaded.classes, None, {})
+    return Data(list(parts), [args.file, "held out of it"], loaded.classes, None, {}, table)
+
+
+def table_rows(args: Any, paths: Sequence[str], like: Any) -> tuple[list[Rows], Any]:
+    """The rows of CSV files with words, and what their columns became.
+
+    Args:
+        args: the options.
+        paths: of the files; `-` is the standard input.
+        like: the table of a model; None: it is made of the first file.
+    """
+    target = args.target if like is None else like.target
+    if isinstance(target, str) and re.fullmatch("-?[0-9]{1,9}", target) and like is None:
+        target = int(target)
+    options: dict = {"header": YES[args.header], "expansion": args.expansion}
+    if args.delimiter is not None:
+        options["delimiter"] = args.delimiter.replace("\\t", "\t")
+    if args.missing == "drop":
+        raise ValueError("missing cells of a table become numbers: leave --missing out")
+    if paths.count(STANDARD) > 1:
+        raise ValueError("the standard input (-) can be read once: name a file for the other rows")
+    with contextlib.ExitStack() as stack:
+        local = [stack.enter_context(local_file(path)) for path in paths]
+        stack.enter_context(_with_help(args, paths, local))
+        scale = getattr(args, "scale", "none") != "none"
+        return load_tables(local, target, scale, like, **options)
 
 
 def refuse_measurements(path: str, y: np.ndarray) -> None:
@@ -271,6 +310,8 @@ def columns_of(model: Any) -> int:
     Raises:
         ValueError: the model was not made by these commands.
     """
+    if isinstance(model, models.OnTable):
+        return len(model.table.inputs)
     while model is not None:
         for name in ("mean", "width", "landmarks", "w", "x"):
             if hasattr(model, name):

@@ -32,6 +32,7 @@ class Rows(NamedTuple):
     query: np.ndarray | None = None  # (n,)  read with task="ranking"
     zero_based: bool | None = None  # of svmlight: whether the first column has index 0
     first_line: bool = False  # of CSV: whether the first row is a line that might name columns
+    table: Any = None  # `models.Table`, of rows that were one
 
 
 class Loaded(tuple):
@@ -217,7 +218,7 @@ def assemble(
         numbers[used] = label(y[used], classes)
         numbers = (numbers + 1) // 2 if len(classes) == 2 and task == "multiclass" else numbers
         batch = _batch(part, numbers, "regression" if i else first, not i)
-        batches.append(batch._replace(classes=Classes(tuple(classes))))
+        batches.append(batch._replace(classes=Classes(tuple(classes), part.table)))
     return Loaded(batches, classes, zero_based)
 
 
@@ -256,7 +257,8 @@ def _batch(part: Rows, y: np.ndarray, task: str, warn: bool) -> Batch:
                 f"{len(query)} of {len(y)} rows name their query, qid: name it in all rows or in "
                 "none"
             )
-        return dataset(part.x, y, part.weight, query=query, task=task)
+        data = dataset(part.x, y, part.weight, query=query, task=task)
+        return data if part.table is None else data._replace(classes=Classes((), part.table))
 
 
 def with_file_names(paths: Sequence, make: Callable[[], Loaded]) -> Loaded:

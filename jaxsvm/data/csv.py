@@ -38,10 +38,13 @@ def load_csv(
     positive: Any = None,
     classes: Any = None,
     expansion: int = EXPANSION,
+    target: int | str | None = None,
+    scale: bool = False,
 ) -> Loaded:
     r"""Read CSV files, `.gz`, `.bz2` and `.xz` too.
 
-    The cells are numbers, except a column of labels, which may be strings.
+    The cells are numbers, except a column of labels, which may be strings. With `target` they may
+    be words, or missing.
 
     Args:
         *paths: one or more, with the same columns.
@@ -55,6 +58,12 @@ def load_csv(
         positive: as for `load_svmlight`.
         classes: as for `load_svmlight`.
         expansion: as for `load_svmlight`.
+        target: the column of targets by name or number, in place of `label`: the columns are those
+            of a table, as of `jaxsvm.dataset(frame, target=...)`, by the rows of the first file.
+            Spaces around cells do not count, and empty cells, ? and NA are missing. The first line
+            is a header where it holds this name. Without a header a name stands for the last
+            column, with a warning.
+        scale: with `target`, as of `jaxsvm.dataset`.
 
     Returns:
         `Loaded`: a tuple of data sets with `classes`.
@@ -76,6 +85,13 @@ def load_csv(
         >>> load_csv(path).classes
         ('cat', 'dog')
     """
+    if target is not None:
+        from .csv_tables import load_tables
+
+        reading_options: Any = {"delimiter": delimiter, "header": header, "expansion": expansion}
+        parts, _ = load_tables(paths, target, scale, **reading_options)
+        make = lambda: assemble(parts, task=task, positive=positive, classes=classes)
+        return with_file_names(paths, make)
     options: Any = {"label": label, "delimiter": delimiter, "header": header}
     parts = [read_csv(path, expansion=expansion, **options) for path in paths]
     for path, part in zip(paths, parts, strict=True):

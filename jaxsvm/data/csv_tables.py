@@ -4,14 +4,48 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ..checks import caller_stacklevel, shown
 from ..models.tables import Table
+from .assemble import Rows
 from .csv import read_lines
 from .missing import is_missing
 from .parsing import EXPANSION, ReadError, check_paths, number_fault, reading
+from .tables import fit_table, targets_of
+
+
+def load_tables(
+    paths: Sequence,
+    target: int | str | None,
+    scale: bool,
+    like: Table | None = None,
+    **options: Any,
+) -> tuple[list[Rows], Table]:
+    """The rows of CSV files with words, and what the columns became, by the first without `like`.
+
+    Args:
+        paths: of the files.
+        target: as of `read_table`; with None, or where a file has none, there are no labels.
+        scale: as of `jaxsvm.dataset`.
+        like: of the training rows.
+        **options: of `read_table`.
+    """
+    parts = []
+    for path in paths:
+        cells, chosen = read_table(path, target, like=like, **options)
+        y: Any = None
+        if chosen is not None:
+            y, known = targets_of(cells, chosen)
+            cells = {name: column[known] for name, column in cells.items()}
+        like = fit_table(cells, chosen, scale) if like is None else like
+        parts.append(Rows(like.encode(cells), y, table=like))
+    if like is None:
+        raise ValueError("give the path of at least one file")
+    return parts, like
 
 
 def read_table(
@@ -53,13 +87,16 @@ def read_table(
     head, width = lines[0][1], len(lines[0][1])
     known = like.inputs if like is not None else []
     named = (isinstance(target, str) and target in head) or bool(known) and set(known) <= set(head)
-    if header is True and isinstance(target, str) and target not in head:
+    # a first line of words alone names columns
+    words = all(number_fault(cell, np.inf) == "is no number" for cell in head)
+    is_named = header is True or (header == "auto" and words and like is None)
+    if is_named and isinstance(target, str) and target not in head:
         raise ReadError(
             f"{path} has no column {target!r}, its first line holds {', '.join(head[:12])}",
             target="",
         )
     has_header = named if header == "auto" else header is True
-    names = head if has_header else [str(i + 1) for i in range(width)]
+    names = list(head) if has_header else [str(i + 1) for i in range(width)]
     if not has_header and like is not None:
         names = _names_like(path, like, width)
     if len(set(names)) < width:
@@ -74,7 +111,7 @@ def read_table(
             )
     if not rows:
         raise ValueError(f"{path} holds no rows")
-    chosen = _target(path, target, names, has_header, like)
+    chosen = _target(path, target, names, like)
     kinds = {} if like is None else {part.name: part.words is None for part in like.parts}
     numbers = [number for number, _ in rows]
     columns = zip(names, zip(*(cells for _, cells in rows), strict=True), strict=True)
@@ -99,19 +136,20 @@ def _names_like(path: str, like: Table, width: int) -> list[str]:
 
 
 def _target(
-    path: str, target: int | str | None, names: list[str], has_header: bool, like: Table | None
+    path: str, target: int | str | None, names: list[str], like: Table | None
 ) -> str | None:
     """The name of the column of targets."""
-    if target is None or (like is not None and target not in names):
-        return None
-    if isinstance(target, str) and target in names:
+    if like is not None:
+        return like.target if like.target in names else None
+    if target is None or (isinstance(target, str) and target in names):
         return target
     if isinstance(target, str):
         warnings.warn(
             f"{path} has no header: {target!r} is taken for its last column",
             stacklevel=caller_stacklevel(),
         )
-        return names[-1]
+        names[-1] = target
+        return target
     if not -len(names) <= target < len(names):
         raise ReadError(
             f"{path} has {len(names)} columns, the target cannot stand in column {target}",

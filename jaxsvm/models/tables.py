@@ -128,7 +128,7 @@ class Table:
         if strange:
             told = "; ".join(f"{name}: {', '.join(words[:5])}" for name, words in strange[:3])
             warnings.warn(
-                f"the table holds words that no training row had, which count as rare ones: {told}",
+                f"words that no training row had, which count as none or as rare ones: {told}",
                 stacklevel=caller_stacklevel(),
             )
         return np.concatenate(out, axis=1)
