@@ -2,7 +2,7 @@
 
 kernel: 20 labels on 2,000 rows of 20 columns, the RBF kernel: `fit(multi_output(kernel_svm(...)))` beside one of the labels, and
     `MultiOutputClassifier(SVC)` beside one `SVC`.
-text: the 500 commonest words of reuters as labels of documents that hold the other words (7,770 x 7,815, sparse, rows of length 1):
+text: the 500 commonest words of reuters as labels of documents that hold the others (7,770 x 7,815, sparse, rows of length 1):
     `estimators.LinearSVC`, and `fit(multi_output(dual_descent(...)))`, beside `OneVsRestClassifier(LinearSVC, n_jobs=2)`.
 Seconds are medians of five, in turns, after a first call, which is named apart.
 """

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import numbers
 import os
 import re
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,7 @@ from .parsing import (
     check_paths,
     number_fault,
     open_any,
+    read_lines,
     reading,
     run_dtype,
 )
@@ -344,20 +343,6 @@ def _column(path: str, label: int, width: int) -> int:
             f"{path} has {width} columns, the label cannot stand in column {label}", label=""
         )
     return int(label) % width
-
-
-def read_lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The line number and cells of each line that is not empty."""
-    with open_any(path) as file:
-        reader = csv.reader(file, delimiter=delimiter)
-        try:
-            for cells in reader:
-                if cells:
-                    yield reader.line_num, cells
-        except csv.Error as error:
-            raise ValueError(
-                f"{path}, line {reader.line_num}: {error}; is a quote left open?"
-            ) from error
 
 
 def _find_bad_cell(

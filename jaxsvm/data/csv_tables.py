@@ -12,9 +12,8 @@ import numpy as np
 from ..checks import caller_stacklevel, shown
 from ..models.tables import Table
 from .assemble import Rows
-from .csv import read_lines
 from .missing import is_missing
-from .parsing import EXPANSION, ReadError, check_paths, number_fault, reading
+from .parsing import EXPANSION, ReadError, check_paths, number_fault, read_lines, reading
 from .tables import fit_table, targets_of
 
 

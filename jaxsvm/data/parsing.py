@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import csv
 import gzip
 import io
 import lzma
@@ -202,3 +203,17 @@ def number_fault(text: bytes | str, most: float) -> str | None:
     if abs(value) > most:
         return "is no finite number" if np.isinf(value) else "is too large for float32"
     return None
+
+
+def read_lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The line number and cells of each line of a CSV file that is not empty."""
+    with open_any(path) as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        try:
+            for cells in reader:
+                if cells:
+                    yield reader.line_num, cells
+        except csv.Error as error:
+            raise ValueError(
+                f"{path}, line {reader.line_num}: {error}; is a quote left open?"
+            ) from error

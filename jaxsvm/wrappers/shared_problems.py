@@ -81,7 +81,7 @@ def share_classes(inner: Sharing | None, classes: int) -> Sharing | None:
 
     def split(y, weight):
         every = jnp.arange(classes, dtype=y.dtype)[:, None]
-        return jnp.where(y == every, 1, -1).astype(y.dtype), None
+        return jnp.where(y[None, :] == every, 1, -1).astype(y.dtype), None
 
     return _share_on_all_rows(inner, classes, targets_at, split)
 
