@@ -196,14 +196,10 @@ class Batch(NamedTuple):
             raise ValueError(
                 f"x must be a matrix with a row for each example, got shape {shape_of(self.x)}"
             )
-        check_field("y", self.y, "real")
-        check_field("weight", self.weight, "real", least=0)
         y, weight = shape_of(self.y), shape_of(self.weight)
-        if not may_be_rows(front, y, weight):
-            raise ValueError(
-                f"y and weight must have a number for each of the rows {front} of x, got shapes "
-                f"{y} and {weight}"
-            )
+        several = len(y) == len(front) + 1 and y[:-1] == front
+        check_field("y", self.y, "real", y if several else front)
+        check_field("weight", self.weight, "real", y if several and weight == y else front, least=0)
         check_field("index", self.index, "whole", front, least=-1)
         if self.query is not None:
             check_field("query", self.query, "whole", front)

@@ -416,7 +416,10 @@ class BaseSVM(BaseEstimator):
 
 def has_columns(y: Any) -> bool:
     """Whether y has several targets for each row."""
-    shape = np.shape(y)
+    try:
+        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    except ValueError:  # rows of several lengths
+        return False
     return len(shape) == 2 and shape[1] > 1
 
 
