@@ -304,3 +304,18 @@ def test_what_takes_one_target_says_so():
     real = dataclasses.replace(found, classes=jaxsvm.models.Classes())
     with pytest.raises(ValueError, match="thresholds are of two classes, or of several labels"):
         real.thresholded()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_steps_read_the_weights_of_each_target(weighted):
+    """Of a solver whose steps read the weights, all of them at once."""
+    weight = RNG.integers(1, 4, N).astype(float) if weighted else np.ones(N)
+    targets = np.where(MISSING, np.nan, Y)
+    solver = jaxsvm.subgradient(0.1)
+    data = jaxsvm.dataset(X, targets, weight)
+    run = jaxsvm.fit(jaxsvm.multi_output(solver, outputs=3), data, KEY, steps=20)
+    for c in range(3):
+        live = ~MISSING[:, c]
+        one = jaxsvm.dataset(X[live], Y[live, c], weight[live])
+        alone = jaxsvm.fit(solver, one, KEY, steps=20)
+        assert np.allclose(run.model[c].w, alone.model.w, atol=1e-5)
