@@ -178,11 +178,10 @@ class OnTable:
 
 def is_table(x: Any) -> bool:
     """Whether this is a data frame, or a dict of columns."""
-    return (
-        isinstance(x, dict)
-        or (hasattr(x, "columns") and hasattr(x, "shape") and not hasattr(x, "length"))
-        or type(x).__module__.split(".")[0] == "pyarrow"
-    )
+    if hasattr(x, "tocsr") or hasattr(x, "length"):  # sparse rows, some of which are dicts
+        return False
+    of_frames = type(x).__module__.split(".")[0] == "pyarrow"
+    return isinstance(x, dict) or of_frames or (hasattr(x, "columns") and hasattr(x, "shape"))
 
 
 def cells_of(frame: Any) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
@@ -122,6 +123,18 @@ def test_words_with_targets_of_their_own():
     data = jaxsvm.dataset(frame, Y, np.arange(N) % 3 + 1.0)
     assert np.allclose(data.x, by_hand()) and data.weight[1] == 2
     assert np.allclose(jaxsvm.dataset(frame[["open"]], Y).x[:, 0], CELLS["open"])  # numbers alone
+
+
+def test_weights_go_with_the_rows_that_have_a_target():
+    weight = np.arange(N) + 1.0
+    with pytest.warns(UserWarning, match="9 of 300 rows"):
+        data = jaxsvm.dataset({"job": JOB, "y": AGE}, None, weight, target="y", task="regression")
+    assert np.array_equal(data.weight, weight[~np.isnan(AGE)])
+
+
+def test_sparse_rows_are_no_table():
+    rows = scipy.sparse.dok_matrix(np.eye(3))  # a dict
+    assert jaxsvm.dataset(rows, [1, -1, 1]).x.shape == (3, 3)
 
 
 def test_rare_words_share_an_indicator():
