@@ -118,6 +118,7 @@ def _of_table(
             raise ValueError("like must be the data of training rows that came from a table")
         classes = classes or like.classes.names or None
         task = task or ("regression" if not like.classes.names else None)
+    target = None if target is None else str(target)
     rows, y, table, used = rows_of_table(x, target, y, table, scale)
     of_used = lambda a: None if a is None else np.asarray(a)[used]
     weight, query = of_used(weight), of_used(query)

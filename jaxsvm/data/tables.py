@@ -94,7 +94,10 @@ def targets_of(cells: dict[str, np.ndarray], target: str) -> tuple[np.ndarray, n
             stacklevel=caller_stacklevel(),
         )
     y = y[known]
-    return y.astype(str) if y.dtype == object else y, known
+    if y.dtype == object:
+        return y.astype(str), known
+    is_whole = (y == np.round(y)).all() and (np.abs(y) < 2**53).all()
+    return y.astype(np.int64) if is_whole else y, known
 
 
 def rows_of_table(

@@ -17,7 +17,7 @@ from ..recipe import Recipe, as_static, static, struct, unwrap_static
 from ..types import Array, SparseRows
 from .functions import Expansion, Linear, Mapped, support_index
 from .multiclass import OneVsOne, OneVsRest
-from .tables import OnTable, is_table
+from .tables import OnTable
 
 SIZES = (1, 16, 256, 4096)  # rows of a program
 LEAST_SHARE = 0.25  # of the rows of a block that are no padding
@@ -135,8 +135,7 @@ class Classes:
             ValueError: for decision values of classes that are not finite. TypeError: inside of a
                 transformation, names that are strings.
         """
-        if self.table is not None and is_table(x):
-            x = self.table.encode(x)
+        x = x if self.table is None else self.table.numbers(x)
         if is_traced(model, x):
             return self._traced(model(x))
         values = decision_values(model, x)

@@ -133,6 +133,21 @@ class Table:
             )
         return np.concatenate(out, axis=1)
 
+    def numbers(self, x: Any) -> Any:
+        """The numbers of rows of a table; numbers (n, d) are as they are.
+
+        Raises:
+            ValueError: rows with words that are no table.
+        """
+        if is_table(x):
+            return self.encode(x)
+        if not hasattr(x, "dtype") and np.asarray(x).dtype.kind in "OSU":
+            raise ValueError(
+                "the model reads a table: pass a data frame, or a dict, with the columns "
+                f"{', '.join(self.inputs[:12])}"
+            )
+        return x
+
     def __str__(self) -> str:
         """The columns, and what they become."""
         return "; ".join(map(str, self.parts))
@@ -155,21 +170,18 @@ class OnTable:
 
     def __call__(self, x: Any) -> Array:
         """Decision values at rows of a table, or at their numbers (n, d)."""
-        return self.inner(self._numbers(x))
+        return self.inner(self.table.numbers(x))
 
     def predict(self, x: Any) -> Any:
         """The classes of rows of a table, (n,); of real targets the values."""
         call: Callable = getattr(self.inner, "predict", self.inner)
-        return call(self._numbers(x))
+        return call(self.table.numbers(x))
 
     def predict_proba(self, x: Any) -> Any:
         """The probabilities of the classes, (n, k), of a model that has them."""
         if not hasattr(self.inner, "predict_proba"):
             raise AttributeError("the model has no probabilities: make them with jaxsvm.calibrate")
-        return self.inner.predict_proba(self._numbers(x))
-
-    def _numbers(self, x: Any) -> Any:
-        return self.table.encode(x) if is_table(x) else x
+        return self.inner.predict_proba(self.table.numbers(x))
 
     def __check__(self) -> None:
         if not isinstance(self.table, Table):
@@ -199,20 +211,26 @@ def cells_of(frame: Any) -> dict[str, np.ndarray]:
         raise ImportError(
             "data frames need narwhals: pip install 'jaxsvm[table]', or pass a dict of columns"
         ) from error
-    table: Any = narwhals.from_native(frame, eager_only=True)
+    try:
+        table: Any = narwhals.from_native(frame, eager_only=True)
+    except narwhals.exceptions.DuplicateError as error:
+        raise ValueError(f"two columns of the table have one name: {error}") from error
     out = {}
     for name in table.columns:
-        column, kind = table[name], table[name].dtype
-        if kind.is_numeric() or kind == narwhals.Boolean:
-            missing = column.is_null().to_numpy()
-            cells = column.fill_null(0).to_numpy() if missing.any() else column.to_numpy()
-            out[str(name)] = np.where(missing, np.nan, cells.astype(np.float64))
-        elif kind.is_temporal():
+        column = table.get_column(name)
+        kind = column.dtype
+        if kind.is_temporal():
             raise ValueError(
                 f"the column {name!r} holds times: turn it into numbers or words, or leave it out"
             )
+        cells = column.to_list()
+        if kind in (narwhals.Categorical, narwhals.Enum):  # also of numbers
+            cells = [cell if cell is None or cell != cell else str(cell) for cell in cells]
+        is_number = kind.is_numeric() or kind == narwhals.Boolean
+        if is_number and not column.is_null().any():
+            out[str(name)] = column.to_numpy().astype(np.float64)
         else:
-            out[str(name)] = _column(str(name), np.array(column.to_list(), object))
+            out[str(name)] = _column(str(name), np.array([*cells, None], object)[:-1])
     return out
 
 

@@ -132,6 +132,28 @@ def test_weights_go_with_the_rows_that_have_a_target():
     assert np.array_equal(data.weight, weight[~np.isnan(AGE)])
 
 
+def test_dtypes_of_pandas():
+    frame = pd.DataFrame(
+        {
+            0: pd.array([1, None, 3], dtype="Int64"),
+            "truth": pd.array([True, None, False], dtype="boolean"),
+            "word": pd.array(["u", None, "v"], dtype="string"),
+            "kind": pd.Categorical([3, 5, None], categories=[3, 5, 7]),
+            1: [7, 3, 7],
+        }
+    )
+    data = jaxsvm.dataset(frame, target=1)
+    assert data.classes.names == (3, 7) and data.classes.table.names == [
+        *("0", "0=(missing)", "truth", "truth=(missing)", "word=u", "word=v", "word=(missing)"),
+        *("kind=3", "kind=5", "kind=(missing)"),
+    ]
+    assert np.array_equal(data.x[1], [2, 1, 0.5, 1, 0, 0, 1, 0, 1, 0])
+    run = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, KEY)
+    assert set(run.predict(frame)) <= {3, 7}
+    with pytest.raises(ValueError, match="pass a data frame, or a dict, with the columns 0, truth"):
+        run.predict([["u", 1, 2, 3]])
+
+
 def test_sparse_rows_are_no_table():
     rows = scipy.sparse.dok_matrix(np.eye(3))  # a dict
     assert jaxsvm.dataset(rows, [1, -1, 1]).x.shape == (3, 3)
@@ -177,6 +199,9 @@ BAD = {
         pd.DataFrame({"t": pd.to_datetime(["2020-01-01"] * 2), "y": [0, 1]}), target="y"
     ),
     "holds an infinity": lambda: of(a=[np.inf, 1], y=[0, 1]),
+    "two columns of the table have one name": lambda: jaxsvm.dataset(
+        pd.DataFrame([[1, 2, "a"]], columns=["x", "x", "y"]), target="y"
+    ),
     "has shape": lambda: of(a=np.ones((2, 2)), y=[0, 1]),
     "like must be the data of": lambda: jaxsvm.dataset(CELLS, target="rich", like=OTHER),
     "has no column 'job', which the model reads": lambda: encode(age=[1.0]),
