@@ -242,7 +242,7 @@ def table_rows(args: Any, paths: Sequence[str], like: Any) -> tuple[list[Rows], 
         local = [stack.enter_context(local_file(path)) for path in paths]
         stack.enter_context(_with_help(args, paths, local))
         scale = getattr(args, "scale", "none") != "none"
-        return load_tables(local, target, scale, like, **options)
+        return load_tables(local, target, scale, like, every=like is not None, **options)
 
 
 def refuse_measurements(path: str, y: np.ndarray) -> None:

@@ -14,7 +14,7 @@ from ..models.tables import Table
 from .assemble import Rows
 from .missing import is_missing
 from .parsing import EXPANSION, ReadError, check_paths, number_fault, read_lines, reading
-from .tables import fit_table, targets_of
+from .tables import fit_table, has_target, targets_of
 
 
 def load_tables(
@@ -22,6 +22,8 @@ def load_tables(
     target: int | str | None,
     scale: bool,
     like: Table | None = None,
+    *,
+    every: bool = False,
     **options: Any,
 ) -> tuple[list[Rows], Table]:
     """The rows of CSV files with words, and what the columns became, by the first without `like`.
@@ -31,20 +33,35 @@ def load_tables(
         target: as of `read_table`; with None, or where a file has none, there are no labels.
         scale: as of `jaxsvm.dataset`.
         like: of the training rows.
+        every: whether rows without a target are kept, with nan or an empty name in its place; a
+            file whose rows all lack it then has no targets.
         **options: of `read_table`.
     """
     parts = []
     for path in paths:
         cells, chosen = read_table(path, target, like=like, **options)
         y: Any = None
-        if chosen is not None:
+        weight: Any = None
+        if chosen is not None and every:
+            y, weight = _with_gaps(cells[chosen])
+        elif chosen is not None:
             y, known = targets_of(cells, chosen)
             cells = {name: column[known] for name, column in cells.items()}
         like = fit_table(cells, chosen, scale) if like is None else like
-        parts.append(Rows(like.encode(cells), y, table=like))
+        parts.append(Rows(like.encode(cells), y, weight, table=like))
     if like is None:
         raise ValueError("give the path of at least one file")
     return parts, like
+
+
+def _with_gaps(cells: np.ndarray) -> tuple[Any, Any]:
+    """Targets (n,) and weights, 0 where there is none; None and None where all are missing."""
+    known = has_target(cells)
+    if not known.any():
+        return None, None
+    first = int(np.argmax(known))
+    y = np.where(known, cells, cells[first])
+    return y.astype(str) if cells.dtype == object else y, known.astype(float)
 
 
 def read_table(
@@ -89,6 +106,18 @@ def read_table(
     # a first line of words alone names columns
     words = all(number_fault(cell, np.inf) == "is no number" for cell in head)
     is_named = header is True or (header == "auto" and words and like is None)
+    if is_named and not named and not isinstance(target, str) and header == "auto":
+        repeated = any(
+            cell in column for cell, column in zip(head, _below(lines, width), strict=True)
+        )
+        named = not repeated  # a name of a column is none of its words
+    if header == "auto" and like is not None and not named and set(known) & set(head):
+        absent = next(name for name in known if name not in head)
+        raise ReadError(
+            f"{path} has no column {absent!r}, which the model reads; its first line holds "
+            f"{', '.join(head[:12])}",
+            header="",
+        )
     if is_named and isinstance(target, str) and target not in head:
         raise ReadError(
             f"{path} has no column {target!r}, its first line holds {', '.join(head[:12])}",
@@ -118,6 +147,11 @@ def read_table(
         name: _cells(path, name, column, numbers, name != chosen, kinds.get(name))
         for name, column in columns
     }, chosen
+
+
+def _below(lines: list, width: int) -> list[set]:
+    """The cells of each column below the first line."""
+    return [{cells[i] for _, cells in lines[1:] if i < len(cells)} for i in range(width)]
 
 
 def _names_like(path: str, like: Table, width: int) -> list[str]:
@@ -170,7 +204,8 @@ def _cells(
     if numeric and words:
         raise ReadError(
             f"{path}, line {lines[words[0]]}: the cell {shown(column[words[0]])} in column "
-            f"{name!r} is no number, but others are"
+            f"{name!r} is no number, but others are",
+            header="",
         )
     if numeric and count:
         cells = zip(column, missing, strict=True)

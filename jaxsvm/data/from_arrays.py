@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -93,8 +94,11 @@ def dataset(
     if task is not None:
         check_choice("task", task, ("binary", "multiclass", "multilabel", "regression", "ranking"))
     check_choice("sparse", sparse, (False, True, "auto"))
-    if target is not None or like is not None or (is_table(x) and holds_words(x)):
+    is_of_table = is_table(x) and (scale or isinstance(x, dict) or holds_words(x))
+    if target is not None or like is not None or is_of_table:
         return _of_table(x, y, weight, target, scale, like, query, task, classes, sparse)
+    if scale:
+        raise ValueError("scale is for tables: take jaxsvm.data.standardize(x)(x) for arrays")
     if y is None:
         raise ValueError("y is missing: give the targets, or target='name of a column' of a table")
     if sparse and not is_sparse(x) and not is_traced_array(x):
@@ -121,9 +125,16 @@ def _of_table(
     target = None if target is None else str(target)
     rows, y, table, used = rows_of_table(x, target, y, table, scale)
     of_used = lambda a: None if a is None else np.asarray(a)[used]
+    for name, a in (("weight", weight), ("query", query)):
+        if a is not None and len(np.asarray(a)) != len(used):
+            raise ValueError(
+                f"{name} must hold one number for each of the {len(used)} rows of the table, got "
+                f"{len(np.asarray(a))}"
+            )
     weight, query = of_used(weight), of_used(query)
     data = dataset(rows, y, weight, query=query, task=task, classes=classes, sparse=sparse)
-    return data._replace(classes=Classes(getattr(data.classes, "names", ()), table))
+    named = Classes() if data.classes is None else data.classes
+    return data._replace(classes=dataclasses.replace(named, table=table))
 
 
 def checked_batch(
@@ -146,6 +157,10 @@ def checked_batch(
     if has_columns(y, task):
         y, weight, several = target_columns(y, weight, task, classes)
         names, task = several, task or "multilabel"
+    elif task == "multilabel":
+        raise ValueError(
+            f"task 'multilabel' takes y (n, k), a column for each label, got shape {np.shape(y)}"
+        )
     else:
         y, names, task = _numbered(y, classes, task)
     y = numbers("y", y)

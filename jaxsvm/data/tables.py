@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import caller_stacklevel
+from ..checks import caller_stacklevel, x64_enabled
 from ..models.tables import Column, Table, cells_of
 
 MOST_WORDS = 100  # of a column, that have an indicator each
@@ -56,8 +56,12 @@ def _fitted(name: str, cells: np.ndarray, scale: bool) -> Column:
         if not len(known):
             raise ValueError(f"the column {name!r} holds no number: leave it out")
         mean, deviation = float(known.mean()), float(known.std())
+        if not scale:
+            _warn_of_digits(name, known)
         missing = len(known) < len(cells)
-        shift, width = (mean, deviation if deviation > 0 else 1.0) if scale else (0.0, 1.0)
+        shift, width = (
+            (mean, deviation if known.min() < known.max() else 1.0) if scale else (0.0, 1.0)
+        )
         return Column(name, None, (), mean, shift, width, missing)
     words, counts = np.unique([cell for cell in cells if cell is not None], return_counts=True)
     if not len(words):
@@ -69,6 +73,17 @@ def _fitted(name: str, cells: np.ndarray, scale: bool) -> Column:
     is_kept = np.isin(np.arange(len(words)), kept)
     names = tuple(words[is_kept].tolist()), tuple(words[~is_kept].tolist())
     return Column(name, *names, 0.0, 0.0, 1.0, bool(counts.sum() < len(cells)))
+
+
+def _warn_of_digits(name: str, known: np.ndarray) -> None:
+    """Warn of numbers (n,) whose differences float32 does not hold."""
+    width, lost = np.ptp(known), np.abs(known - known.astype(np.float32)).max()
+    if not x64_enabled() and lost > 1e-4 * width > 0:
+        warnings.warn(
+            f"rounding to float32 moves the column {name!r} by up to {lost:.2g}, but its numbers "
+            f"differ by {width:.2g} only: take scale=True",
+            stacklevel=caller_stacklevel(),
+        )
 
 
 def targets_of(cells: dict[str, np.ndarray], target: str) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +100,7 @@ def targets_of(cells: dict[str, np.ndarray], target: str) -> tuple[np.ndarray, n
             f"the table has no column {target!r}, it has {', '.join(map(str, list(cells)[:12]))}"
         )
     y = cells[target]
-    known = np.array([cell is not None for cell in y]) if y.dtype == object else ~np.isnan(y)
+    known = has_target(y)
     if not known.any():
         raise ValueError(f"the column of targets {target!r} is empty")
     if not known.all():
@@ -98,6 +113,13 @@ def targets_of(cells: dict[str, np.ndarray], target: str) -> tuple[np.ndarray, n
         return y.astype(str), known
     is_whole = (y == np.round(y)).all() and (np.abs(y) < 2**53).all()
     return y.astype(np.int64) if is_whole else y, known
+
+
+def has_target(cells: np.ndarray) -> np.ndarray:
+    """Which cells of a column of targets hold one, (n,) bool."""
+    if cells.dtype == object:
+        return np.array([cell is not None for cell in cells], bool)
+    return ~np.isnan(cells)
 
 
 def rows_of_table(

@@ -49,6 +49,10 @@ def target_columns(
     missing = np.isnan(y)
     if missing.all(axis=0).any():
         raise ValueError(MOST_MISSING.format(int(np.argmax(missing.all(axis=0)))))
+    if weight is not None and np.shape(weight) == y.shape:
+        counts = (np.asarray(weight) > 0) & ~missing
+        if not counts.any(axis=0).all():
+            raise ValueError(MOST_MISSING.format(int(np.argmin(counts.any(axis=0)))))
     if missing.any():
         weight = np.ones(len(y)) if weight is None else np.asarray(weight)
         weight = weight[:, None] if weight.ndim == 1 else weight

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..models import Classifier, Mapped, OneVsRest
+
+_PLACE = np.zeros(0)  # stands for the intercept among the leaves of a model
 
 
 def best_threshold(values: np.ndarray, holds: np.ndarray, weight: np.ndarray) -> float:
@@ -34,7 +37,16 @@ def best_threshold(values: np.ndarray, holds: np.ndarray, weight: np.ndarray) ->
 
 def shifted(model: Any, by: Any) -> Any:
     """The model plus a constant, or one for each of its values."""
-    if isinstance(model, Mapped | OneVsRest | Classifier):
+    if isinstance(model, OneVsRest):
+        inner = model.inner
+        if isinstance(inner, Mapped):  # each has a map of its own
+            return dataclasses.replace(model, inner=shifted(inner, by))
+        b = np.broadcast_to(np.asarray(inner.b), np.shape(by))
+        leaves = jax.tree.leaves(dataclasses.replace(inner, b=_PLACE))
+        stacked = [leaf is _PLACE or flag for leaf, flag in zip(leaves, model.stacked, strict=True)]
+        inner = dataclasses.replace(inner, b=b)
+        return dataclasses.replace(model, inner=shifted(inner, by), stacked=tuple(stacked))
+    if isinstance(model, Mapped | Classifier):
         return dataclasses.replace(model, inner=shifted(model.inner, by))
     b = np.asarray(model.b)
     return dataclasses.replace(model, b=(b + by).astype(b.dtype))

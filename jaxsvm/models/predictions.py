@@ -176,6 +176,7 @@ class Labels:
     """
 
     names: tuple = static(default=())
+    table: Any = None  # as of `Classes`
 
     def predict(self, model: Any, x: Any) -> Any:
         """Which labels hold, (m, k) numbers 0 and 1, for a model with values (m, k).
@@ -183,6 +184,7 @@ class Labels:
         Raises:
             ValueError: for decision values that are not finite.
         """
+        x = x if self.table is None else self.table.numbers(x)
         if is_traced(model, x):
             return (model(x) > 0).astype(jnp.int32)
         values = decision_values(model, x)
@@ -250,10 +252,9 @@ def classes_of(targets: Any, data: Any) -> Any:
 
     A solver that does not read targets, such as `one_class`, predicts values.
     """
-    if targets is None:
-        return Classes()
-    if isinstance(targets, tuple) and targets[0] != "labels":  # of several real targets
-        return Classes()
+    several_real = isinstance(targets, tuple) and targets[0] != "labels"
+    if targets is None or several_real:
+        return Classes((), getattr(getattr(data, "classes", None), "table", None))
     if data is not None and data.classes is not None:
         return data.classes
     if isinstance(targets, tuple):

@@ -115,6 +115,9 @@ class Table:
                 f"the table has no column {absent[0]!r}, which the model reads; it has "
                 f"{', '.join(map(str, list(cells)[:12]))}"
             )
+        lengths = {len(cells[name]) for name in self.inputs}
+        if len(lengths) != 1:
+            raise ValueError(f"the columns of the table differ in length: {sorted(lengths)}")
         out, strange = [], []
         for part in self.parts:
             column = cells[part.name]
@@ -204,7 +207,12 @@ def cells_of(frame: Any) -> dict[str, np.ndarray]:
         ValueError: columns of another kind, or of several lengths.
     """
     if isinstance(frame, dict):
-        return {str(name): _column(str(name), np.asarray(cells)) for name, cells in frame.items()}
+        out = {}
+        for name, cells in frame.items():
+            if str(name) in out:
+                raise ValueError(f"two columns of the table have one name: {str(name)!r}")
+            out[str(name)] = _column(str(name), np.asarray(cells))
+        return out
     try:
         import narwhals
     except ImportError as error:
@@ -225,7 +233,7 @@ def cells_of(frame: Any) -> dict[str, np.ndarray]:
             )
         cells = column.to_list()
         if kind in (narwhals.Categorical, narwhals.Enum):  # also of numbers
-            cells = [cell if cell is None or cell != cell else str(cell) for cell in cells]
+            cells = [None if _is_absent(cell) else str(cell) for cell in cells]
         is_number = kind.is_numeric() or kind == narwhals.Boolean
         if is_number and not column.is_null().any():
             out[str(name)] = column.to_numpy().astype(np.float64)
@@ -243,9 +251,9 @@ def _column(name: str, cells: np.ndarray) -> np.ndarray:
     if cells.dtype.kind not in "OSU":
         raise ValueError(f"the column {name!r} holds {cells.dtype}: pass numbers or words")
     items = cells.tolist()
-    absent = [item is None or item != item for item in items]
+    absent = list(map(_is_absent, items))
     live = [item for item, gone in zip(items, absent, strict=True) if not gone]
-    if live and not any(isinstance(item, str) for item in live):
+    if live and not any(isinstance(item, str | bytes) for item in live):
         try:
             return np.array(
                 [np.nan if gone else float(i) for i, gone in zip(items, absent, strict=True)]
@@ -255,8 +263,23 @@ def _column(name: str, cells: np.ndarray) -> np.ndarray:
                 f"the column {name!r} holds {shown(live[0])}: pass numbers or words"
             ) from error
     out = np.empty(len(items), object)
-    out[:] = [None if gone else str(item).strip() for item, gone in zip(items, absent, strict=True)]
+    out[:] = [None if gone else word_of(item) for item, gone in zip(items, absent, strict=True)]
     return out
+
+
+def _is_absent(item: Any) -> bool:
+    """Whether a cell is missing: None, nan, or what pandas has for it."""
+    if item is None or type(item).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(item, float) and item != item
+
+
+def word_of(item: Any) -> str:
+    """A cell as a word; a whole number has no point."""
+    if isinstance(item, bytes):
+        return item.decode().strip()
+    is_whole = isinstance(item, float) and np.isfinite(item) and item == int(item)
+    return str(int(item) if is_whole else item).strip()
 
 
 def as_numbers(cells: np.ndarray, name: str) -> np.ndarray:
@@ -280,5 +303,5 @@ def as_numbers(cells: np.ndarray, name: str) -> np.ndarray:
 def as_words(cells: np.ndarray) -> np.ndarray:
     """Numbers as words, whole ones without a point; nan is missing."""
     out = np.empty(len(cells), object)
-    out[:] = [None if c != c else str(int(c)) if c == int(c) else str(c) for c in cells.tolist()]
+    out[:] = [None if c != c else word_of(c) for c in cells.tolist()]
     return out

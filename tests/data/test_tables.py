@@ -154,6 +154,39 @@ def test_dtypes_of_pandas():
         run.predict([["u", 1, 2, 3]])
 
 
+def test_labels_and_real_targets_of_a_table():
+    cells = {name: CELLS[name] for name in ("age", "job", "open")}
+    labels = np.stack([Y == "yes", AGE > 40], 1)
+    data = jaxsvm.dataset(cells, labels, scale=True)
+    run = jaxsvm.fit(jaxsvm.multi_output(jaxsvm.linear_svm(1.0), outputs=2), data, KEY)
+    assert np.array_equal(run.predict(cells), np.asarray(run.model(data.x)) > 0)
+    real = jaxsvm.dataset(cells, labels * 2.5, task="regression", scale=True)
+    tube = jaxsvm.linear_svm(1.0, loss=jaxsvm.losses.eps_insensitive(0.1))
+    run = jaxsvm.fit(jaxsvm.multi_output(tube, outputs=2), real, KEY)
+    assert np.allclose(run.predict(cells), run.model(real.x), atol=1e-5)
+
+
+def test_numbers_of_tables_keep_their_digits():
+    x = jaxsvm.dataset({"c": np.full(1000, 0.1), "y": np.arange(1000) % 2}, target="y", scale=True)
+    assert np.abs(x.x).max() < 1e-6
+    assert np.allclose(x.classes.table.encode({"c": [0.2]}), 0.1)
+    with pytest.warns(UserWarning, match="differ by 29 only: take scale=True"):
+        jaxsvm.dataset({"v": np.arange(30) + 1e9, "y": np.arange(30) % 2}, target="y")
+    frame = pd.DataFrame({"a": np.arange(30) * 100.0, "b": np.arange(30)})
+    assert np.allclose(jaxsvm.dataset(frame, np.arange(30) % 2, scale=True).x.std(0), 1, atol=1e-5)
+    with pytest.raises(ValueError, match="scale is for tables"):
+        jaxsvm.dataset(np.eye(2), [0, 1], scale=True)
+
+
+def test_cells_are_the_same_words_everywhere():
+    words = np.array([1.0, 2, "x", None] * 5, object)
+    table = jaxsvm.dataset({"c": words, "y": np.arange(20) % 2}, target="y").classes.table
+    assert table.names == ["c=1", "c=2", "c=x", "c=(missing)"]
+    assert table.encode({"c": [1.0, 2.0, np.nan]}).argmax(1).tolist() == [0, 1, 3]
+    table = jaxsvm.dataset({"c": [b"u", b"v"], "y": [0, 1]}, target="y").classes.table
+    assert table.names == ["c=u", "c=v"]
+
+
 def test_sparse_rows_are_no_table():
     rows = scipy.sparse.dok_matrix(np.eye(3))  # a dict
     assert jaxsvm.dataset(rows, [1, -1, 1]).x.shape == (3, 3)
@@ -202,6 +235,13 @@ BAD = {
     "two columns of the table have one name": lambda: jaxsvm.dataset(
         pd.DataFrame([[1, 2, "a"]], columns=["x", "x", "y"]), target="y"
     ),
+    "two columns of the table have one name: '1'": lambda: jaxsvm.dataset(
+        {1: [1.0, 2], "1": ["u", "v"], "y": [0, 1]}, target="y"
+    ),
+    "weight must hold one number for each of the 300 rows": lambda: jaxsvm.dataset(
+        CELLS, None, np.ones(3), target="rich"
+    ),
+    "the columns of the table differ in length": lambda: encode(age=[1.0], job=["a"] * 2, open=[1]),
     "has shape": lambda: of(a=np.ones((2, 2)), y=[0, 1]),
     "like must be the data of": lambda: jaxsvm.dataset(CELLS, target="rich", like=OTHER),
     "has no column 'job', which the model reads": lambda: encode(age=[1.0]),
@@ -344,6 +384,25 @@ def test_bad_files_get_one_sentence(text, options, message, tmp_path):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         load_csv(path, **options)
+
+
+def test_first_lines_and_gaps_of_files(tmp_path, capsys):
+    path = tmp_path / "rows.csv"
+    path.write_text("colour,size,t\n" + "red,small,no\nblue,large,yes\n" * 15)
+    (data,) = load_csv(path, target=2)
+    assert data.x.shape[0] == 30 and data.classes.names == ("no", "yes")
+    model = str(tmp_path / "m.npz")
+    assert main(["train", str(path), "--target", "t", "--model", model, "--quiet"]) == 0
+    path.write_text("col,size\nred,small\n")
+    assert main(["predict", model, str(path)]) == 2
+    assert "has no column 'colour', which the model reads" in capsys.readouterr().err
+    path.write_text("colour,size,t\nred,small,no\nblue,small,\nblue,large,yes\n")
+    assert main(["predict", model, str(path)]) == 0
+    told = capsys.readouterr()
+    assert len(told.out.split()) == 3 and "error 0.00%" in told.err
+    path.write_text("colour,size,t\nred,small,\nblue,large,\n")
+    assert main(["predict", model, str(path)]) == 0
+    assert len(capsys.readouterr().out.split()) == 2
 
 
 def test_columns_of_codes_are_words(tmp_path):

@@ -215,6 +215,17 @@ def test_thresholds_shift_the_model():
         assert np.allclose(shift[:, c], t, atol=1e-6)
 
 
+def test_thresholds_of_models_that_share_an_intercept():
+    maker = lambda C: jaxsvm.multi_output(jaxsvm.linear_svm(C, bias="none"), outputs=3)
+    found = jaxsvm.select(maker, jaxsvm.dataset(X, Y), KEY, C=np.array([1.0]), progress=False)
+    values = np.asarray(found.scores)[found.table.place]
+    t = [best_threshold(values[:, c], Y[:, c] > 0, np.ones(N)) for c in range(3)]
+    for rows in (X[:1], X[:3], X):
+        rows = jnp.asarray(rows, jnp.float32)
+        shift = np.asarray(found.model(rows) - found.thresholded()(rows))
+        assert np.allclose(shift, np.tile(t, (len(rows), 1)), atol=1e-6)
+
+
 def test_names_of_labels():
     data = jaxsvm.dataset(X, Y, classes=["a", "b", "c"])
     assert data.classes.names == ("a", "b", "c")
@@ -268,6 +279,8 @@ BAD = {
     "multi_output takes a solver of labels": lambda: jaxsvm.multi_output(
         jaxsvm.one_vs_rest(LINEAR, classes=3), outputs=2
     ),
+    "task 'multilabel' takes y": lambda: jaxsvm.dataset(X, Y[:, 0], task="multilabel"),
+    "no target at all in column 2": lambda: jaxsvm.dataset(X, Y, Y * 0 + [1, 1, 0]),
     "outputs must be": lambda: jaxsvm.multi_output(LINEAR, outputs=0),
     "must hold labels 0 and 1, or -1 and": lambda: jaxsvm.dataset(X, REAL),
     "no target at all in column 1": lambda: jaxsvm.dataset(X, GAP),
