@@ -195,6 +195,9 @@ def _cells(
     path: str, name: str, column: tuple, lines: list[int], is_input: bool, numeric: bool | None
 ) -> np.ndarray:
     """The cells of a column: numbers if all that are there are, else words and None."""
+    truths = {"true": "1", "false": "0"}  # numbers, as in a data frame
+    if is_input and all(is_missing(c) or c.lower() in truths for c in column):
+        column = tuple(truths.get(c.lower(), c) for c in column)
     faults = [None if is_missing(c) else number_fault(c, np.inf) for c in column]
     words = [k for k, fault in enumerate(faults) if fault == "is no number"]
     missing = [is_missing(cell) for cell in column]

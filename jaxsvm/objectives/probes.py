@@ -72,7 +72,8 @@ def error_on(data: Batch) -> Any:
             values; `solver.prepare(data)` computes their features once for all evaluations.
 
     Raises:
-        ValueError: from the probe, a model for the other kind of labels, if the kind is known.
+        ValueError: several real targets a row; from the probe, a model for the other kind of
+            labels, if the kind is known.
 
     Example:
         >>> import jaxsvm
@@ -85,6 +86,10 @@ def error_on(data: Batch) -> Any:
     labels = ""
     if not is_traced(data.y, data.weight):
         y = np.asarray(data.y)
+        if y.ndim == 2 and not np.isin(y, (-1, 1)).all():
+            raise ValueError(
+                "error_on is of labels, and these are real targets: take risk_on(data, loss)"
+            )
         y = y[np.asarray(data.weight) > 0] if y.ndim == 1 else y[:0]
         labels = "signs" if (y == -1).any() else "numbers" if (y != 1).any() else ""
     return _Error(data, labels)

@@ -405,6 +405,16 @@ def test_first_lines_and_gaps_of_files(tmp_path, capsys):
     assert len(capsys.readouterr().out.split()) == 2
 
 
+def test_truth_values_are_numbers_in_files_as_in_frames(tmp_path):
+    frame = pd.DataFrame({"open": [True, False, True, False], "y": ["a", "b", "a", "b"]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    (data,) = load_csv(tmp_path / "rows.csv", target="y")
+    same = jaxsvm.dataset(frame, target="y")
+    assert (
+        np.array_equal(data.x, same.x) and data.classes.table.columns == same.classes.table.columns
+    )
+
+
 def test_columns_of_codes_are_words(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("code,b\n17,x\nA1,y\n,x\nB2,y\n")

@@ -281,6 +281,7 @@ BAD = {
     ),
     "task 'multilabel' takes y": lambda: jaxsvm.dataset(X, Y[:, 0], task="multilabel"),
     "no target at all in column 2": lambda: jaxsvm.dataset(X, Y, Y * 0 + [1, 1, 0]),
+    "error_on is of labels": lambda: jaxsvm.error_on(jaxsvm.dataset(X, REAL, **REGRESSION)),
     "outputs must be": lambda: jaxsvm.multi_output(LINEAR, outputs=0),
     "must hold labels 0 and 1, or -1 and": lambda: jaxsvm.dataset(X, REAL),
     "no target at all in column 1": lambda: jaxsvm.dataset(X, GAP),
