@@ -33,8 +33,8 @@ def load_tables(
         target: as of `read_table`; with None, or where a file has none, there are no labels.
         scale: as of `jaxsvm.dataset`.
         like: of the training rows.
-        every: whether rows without a target are kept, with nan or an empty name in its place; a
-            file whose rows all lack it then has no targets.
+        every: whether rows without a target are kept, with weight 0. A file whose rows all lack it
+            has no targets then.
         **options: of `read_table`.
     """
     parts = []
@@ -103,14 +103,12 @@ def read_table(
     head, width = lines[0][1], len(lines[0][1])
     known = like.inputs if like is not None else []
     named = (isinstance(target, str) and target in head) or bool(known) and set(known) <= set(head)
-    # a first line of words alone names columns
+    # a first line of words alone names columns, if none of them is a word of its column
     words = all(number_fault(cell, np.inf) == "is no number" for cell in head)
     is_named = header is True or (header == "auto" and words and like is None)
-    if is_named and not named and not isinstance(target, str) and header == "auto":
-        repeated = any(
-            cell in column for cell, column in zip(head, _below(lines, width), strict=True)
-        )
-        named = not repeated  # a name of a column is none of its words
+    if header == "auto" and is_named and not isinstance(target, str):
+        below = zip(head, _below(lines, width), strict=True)
+        named = not any(cell in column for cell, column in below)
     if header == "auto" and like is not None and not named and set(known) & set(head):
         absent = next(name for name in known if name not in head)
         raise ReadError(
