@@ -197,9 +197,9 @@ def dual_descent(
         so that a run needs one update as a rule. The residual is the relative duality gap; signed
         dual coefficients are `result.state.solver.coef`. The model has the derivatives of the exact
         solution in C, the loss and the rows (`implicit.solution`); they are nan if more than 2,048
-        coefficients are free. Under `vmap` four or more problems on the same sparse rows, or on dense
-        ones of up to 128 columns, with the same C, loss and tol, are solved at once: a visit of a
-        row moves the coefficients of all, until each gap is at most `tol`. Others run in turns. An
+        coefficients are free. Under `vmap` four or more problems with the same rows, C, loss and
+        tol are solved at once, on dense rows up to 128 columns. A visit of a row then moves the
+        coefficients of all, until each gap is at most `tol`. Other problems run in turns. An
         update clips the coefficients to their bounds first, so that a run goes on from another C.
         `evals` counts visits of rows, and 2 n for a look at the gap.
 
