@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..checks import class_names
+from ..checks import caller_stacklevel, class_names
 from ..models import Classes
 from ..recipe import check_choice
 from ..types import Batch
 from .class_numbers import encode
-from .from_arrays import caller_stacklevel, dataset
+from .from_arrays import dataset
 
 REST = "rest"  # the name of the classes that are not in `positive`, if there are several
 

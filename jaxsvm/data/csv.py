@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import caller_stacklevel
 from ..recipe import check_choice
 from .assemble import Loaded, Rows, assemble, unlabelled, with_file_names
-from .from_arrays import caller_stacklevel
 from .missing import is_missing
 from .parsing import (
     EXPANSION,

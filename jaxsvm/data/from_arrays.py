@@ -9,8 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checks import caller_stacklevel as caller_stacklevel
-from ..checks import check_rows, jax_dtype, refuse_masked, shown, x64_enabled
+from ..checks import caller_stacklevel, check_rows, jax_dtype, refuse_masked, shown, x64_enabled
 from ..models import Classes, Labels
 from ..models.tables import is_table
 from ..numerics import pack_lists, pad_rows

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import integer
+from ..checks import caller_stacklevel, integer
 from ..recipe import check_choice
 from .assemble import Loaded, Rows, assemble, with_file_names
-from .from_arrays import caller_stacklevel
 from .parsing import EXPANSION, check_paths, number_fault, open_any, reading, run_dtype
 
 

@@ -15,8 +15,8 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import samplers
-from ..checks import x64_enabled
-from ..data.from_arrays import caller_stacklevel, check_digits
+from ..checks import caller_stacklevel, x64_enabled
+from ..data.from_arrays import check_digits
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..loops.fitting import fit_once

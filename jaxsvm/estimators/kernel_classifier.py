@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
 
-from ..data.from_arrays import caller_stacklevel
+from ..checks import caller_stacklevel
 from ..models import check_values
 from ..recipe import check_choice
 from ..wrappers import OneVsOne

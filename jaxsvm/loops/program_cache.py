@@ -15,8 +15,7 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-from ..checks import as_path
-from ..data.from_arrays import caller_stacklevel
+from ..checks import as_path, caller_stacklevel
 
 SETTINGS = {  # so that programs of any size and compilation time are kept
     "jax_enable_compilation_cache": True,

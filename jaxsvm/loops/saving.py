@@ -14,8 +14,7 @@ from typing import Any
 import jax
 
 from .. import models
-from ..checks import shown
-from ..data.from_arrays import caller_stacklevel
+from ..checks import caller_stacklevel, shown
 from ..files import check_target
 from ..types import Fit
 from .identity import sealed
