@@ -441,7 +441,9 @@ def crammer_singer_loss() -> Loss:
 
 
 @joint_loss
-def pairwise(*, squared: bool = False, per_query: bool = False) -> JointLoss:
+def pairwise(
+    *, squared: bool = False, per_query: bool = False, censored: bool = False
+) -> JointLoss:
     """The hinge loss of ranking: over pairs of rows of one query with different grades.
 
         R(f) = sum_ij c_ij max(0, 1 - (f_i - f_j)) over pairs with grade_i > grade_j,
@@ -455,6 +457,9 @@ def pairwise(*, squared: bool = False, per_query: bool = False) -> JointLoss:
         squared: the square of the hinge loss.
         per_query: every query has the same weight, whatever its number of pairs; else every pair
             has. Queries without a pair have none.
+        censored: y are signed times, +time of a row whose event was observed and -time of a
+            censored one. The pairs are those with an event of row j, and with a later time of row
+            i, or an equal one at which it was censored. So a later event has a higher score.
 
     Returns:
         A joint loss, for `ocas` and other solvers of joint risks, and with `squared` for `newton`;
@@ -462,7 +467,8 @@ def pairwise(*, squared: bool = False, per_query: bool = False) -> JointLoss:
 
     Raises:
         ValueError: from the host's checks, data without two rows of one query with different
-            grades.
+            grades; with `censored`, data without an event that is earlier than another row of its
+            query, or with a time of 0.
 
     Differs from the papers: partial sums by a wavelet matrix for any number of grades, instead of
     a pass for each grade (Joachims) or of trees (Lee and Lin). A pair at margin 1 is no violator.
@@ -475,12 +481,14 @@ def pairwise(*, squared: bool = False, per_query: bool = False) -> JointLoss:
         (0.5, [-1.0, 1.0])
 
     Reference: T. Joachims, Training linear SVMs in linear time, KDD 2006, section 4; C.-P. Lee,
-        C.-J. Lin, Large-scale linear RankSVM, Neural Computation 26, 2014.
+        C.-J. Lin, Large-scale linear RankSVM, Neural Computation 26, 2014. Of censored times: V.
+        Van Belle, K. Pelckmans, J. A. K. Suykens, S. Van Huffel, Support vector machines for
+        survival analysis, CIMED 2007.
     """
     return JointLoss(
-        lambda data: pair_risk(data, squared, per_query),
+        lambda data: pair_risk(data, squared, per_query, censored),
         smooth=squared,
-        validate=lambda data: check_grades(data.y, data.weight, data.query),
+        validate=lambda data: check_grades(data.y, data.weight, data.query, censored),
     )
 
 

@@ -11,6 +11,7 @@ Example:
 """
 
 from .objectives import auc_on as auc_on
+from .objectives import concordance_on as concordance_on
 from .objectives import error_on as error_on
 from .objectives import kkt_residual as kkt_residual
 from .objectives import ndcg_on as ndcg_on
@@ -19,6 +20,7 @@ from .objectives import risk_on as risk_on
 
 __all__ = [
     "auc_on",
+    "concordance_on",
     "error_on",
     "kkt_residual",
     "ndcg_on",

@@ -2,6 +2,10 @@
 
 A pair (i, j) has grade_i > grade_j, both rows are of one query, and its weight c_ij is proportional
 to weight_i weight_j, with sum 1. A score is invariant to a constant for each query.
+
+Of times y holds +time of a row whose event was observed, and -time of a censored one. The grade is
+then the time, and of equal times that of the censored row is higher. A censored row is never the
+lower one of a pair: its event is only known to be later than its time.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .checks import refuse_masked
 from .numerics import accum_dtype, count, gather, in_double, pairwise_sum
 from .numerics.wavelet import Ranges, key_bits, sums_by_key
 from .risks import Hessian, Risk
@@ -37,6 +42,8 @@ class Pairs(NamedTuple):
     # (n,)  weight of the row, over the sum of weight_i weight_j over all pairs: c_ij = share_i
     # weight_j = share_j weight_i. Of each query its own sum, if all queries have equal weight.
     share: Array
+    # (n,)  0 of censored rows, 1 of others: c_ij = share_i weight_j event_j; None: all 1
+    event: Array | None = None
 
 
 class SortedRows(NamedTuple):
@@ -76,21 +83,25 @@ def sort_rows(*keys: Array | None) -> tuple[Array, ...]:
     return tuple(lax.sort((*known, place), num_keys=len(known)))
 
 
-def pairs_of(data: Batch, per_query: bool = False) -> Pairs:
+def pairs_of(data: Batch, per_query: bool = False, censored: bool = False) -> Pairs:
     """The pairs of the rows of positive weight.
 
     Args:
-        data: n rows, whose y are grades.
+        data: n rows, whose y are grades, or signed times.
         per_query: whether the pairs of each query have the same sum of weights.
+        censored: whether y are signed times.
     """
     weight = _constant(data.weight.astype(accum_dtype(data.x)))
     n = weight.shape[0]
     # the grades of absent rows count for nothing, and make no number of their own
     present = weight > 0
     y = jnp.where(present, data.y, jnp.min(jnp.where(present, data.y, jnp.inf)))
-    sorted_y, row = sort_rows(y)
-    changes = jnp.concatenate([jnp.zeros(1, bool), sorted_y[1:] != sorted_y[:-1]])
-    grade = at_rows(row, jnp.cumsum(changes, dtype=jnp.int32))
+    keys = (jnp.abs(y), (y < 0).astype(jnp.int32)) if censored else (y,)
+    *keys, row = sort_rows(*keys)
+    is_first = blocks_of(*keys).first == lax.iota(jnp.int32, n)
+    grade = at_rows(row, jnp.cumsum(is_first, dtype=jnp.int32) - 1)
+    event = (y > 0).astype(weight.dtype) if censored else None
+    lower = weight if event is None else weight * event
     *_, row = sort_rows(data.query, grade)
     if data.query is None:
         block = Blocks(jnp.zeros(n, jnp.int32), jnp.full(n, n, jnp.int32))
@@ -99,10 +110,12 @@ def pairs_of(data: Batch, per_query: bool = False) -> Pairs:
     number = jnp.zeros(n, jnp.int32)
     if per_query:  # queries numbered by their first position
         number = block.first
-    totals = in_double(_pair_weights)(weight.dtype, block, grade[row], weight[row], number)
+    totals = in_double(_pair_weights)(
+        weight.dtype, block, grade[row], weight[row], lower[row], number
+    )
     total = totals[number] * count(totals > 0).astype(weight.dtype)
     share = jnp.where(total > 0, weight[row] / jnp.where(total > 0, total, 1), 0)
-    return Pairs(data.query, grade, key_bits(grade), block, weight, at_rows(row, share))
+    return Pairs(data.query, grade, key_bits(grade), block, weight, at_rows(row, share), event)
 
 
 def weight_below(block: Blocks, grade: Array, weight: Array) -> Array:
@@ -111,28 +124,84 @@ def weight_below(block: Blocks, grade: Array, weight: Array) -> Array:
     return before[blocks_of(block.first, grade).first] - before[block.first]
 
 
-def _pair_weights(block: Blocks, grade: Array, weight: Array, number: Array) -> Array:
-    """The sums of the weights of pairs with equal numbers, (n,)."""
-    of_rows = weight * weight_below(block, grade, weight)
+def _pair_weights(block: Blocks, grade: Array, weight: Array, lower: Array, number: Array) -> Array:
+    """The sums of the weights of pairs with equal numbers, (n,); `lower` is of the lower rows."""
+    of_rows = weight * weight_below(block, grade, lower)
     return jax.ops.segment_sum(of_rows, number, num_segments=number.shape[0])
 
 
-def check_grades(y: Any, weight: Any, query: Any) -> None:
-    """Raise unless two rows of one query, of positive weight, have different grades.
+def check_grades(y: Any, weight: Any, query: Any, censored: bool = False) -> None:
+    """Raise unless there is a pair among the rows of positive weight.
 
     Raises:
-        ValueError: there is no pair of rows to compare.
+        ValueError: no two rows of one query have different grades. If `censored`, y holds a number
+            that is no signed time, no row has an event, or no other one of its query is later.
     """
     present = np.asarray(weight) > 0
     y = np.asarray(y)[present]
     query = np.zeros(len(y)) if query is None else np.asarray(query)[present]
-    order = np.lexsort((y, query))
-    same = np.diff(query[order]) == 0
-    if not (same & (np.diff(y[order]) != 0)).any():
+    if censored:
+        _check_signed(y)
+    order = np.lexsort((y < 0, np.abs(y), query) if censored else (y, query))
+    y, query = y[order], query[order]
+    is_pair = (query[1:] == query[:-1]) & (y[1:] != y[:-1])
+    if censored:
+        if not (is_pair & (y[:-1] > 0)).any():
+            raise ValueError(
+                "no event is earlier than the time of another row of its query: there is nothing "
+                "to rank; look at y and query"
+            )
+    elif not is_pair.any():
         raise ValueError(
             "no two rows of one query have different grades: there is nothing to rank; look at y "
             "and query"
         )
+
+
+def _check_signed(y: np.ndarray) -> None:
+    """Raise for numbers that are no signed times, and for times without an event."""
+    is_time = np.isfinite(y) & (y != 0)
+    if not is_time.all():
+        raise ValueError(
+            "y must hold times, +time of an event and -time of a censored row, finite and not 0, "
+            f"got {y[~is_time][0]:g}"
+        )
+    if not (y > 0).any():
+        raise ValueError(
+            "no row has an event: y must hold +time where the event was observed, and -time where "
+            "it was censored"
+        )
+
+
+def signed_times(y: Any) -> Any:
+    """Signed times (n,) of a structured array, as of scikit-survival; anything else as it is.
+
+    Args:
+        y: (n,) with two fields: booleans, whether the event was observed, and times > 0.
+
+    Raises:
+        ValueError: other fields; times that are not finite, or not above 0.
+    """
+    names = getattr(getattr(y, "dtype", None), "names", None)
+    if names is None:
+        return y
+    kinds = [y.dtype[name].kind for name in names]
+    if len(kinds) != 2 or kinds[0] != "b" or kinds[1] not in "iuf":
+        raise ValueError(
+            "y must have two fields, booleans that say whether the event was observed, then "
+            f"times, got {y.dtype}"
+        )
+    event, time = y[names[0]], y[names[1]]
+    refuse_masked("y", event)
+    refuse_masked("y", time)
+    time = time.astype(np.float64)
+    wrong = np.argwhere(~(np.isfinite(time) & (time > 0)))
+    if len(wrong):
+        row = tuple(wrong[0])
+        raise ValueError(
+            f"times must be finite and above 0, got {time[row]:g} in row {row[0]}: drop such rows"
+        )
+    return np.where(event, time, -time)
 
 
 def at_rows(row: Array, values: Array) -> Array:
@@ -187,12 +256,18 @@ def sum_partners(pairs: Pairs, row: Array, values: Array, below: Ranges, above: 
         below: n ranges of positions in which partners of lower grade are.
         above: n ranges of positions in which partners of higher grade are.
     """
-    grade = pairs.grade[row]
-    sums = in_double(sums_by_key)
-    return Partners(*sums(values.dtype, grade, values, pairs.bits, grade, below, above))
+    grade, sums = pairs.grade[row], in_double(sums_by_key)
+    if pairs.event is None:
+        return Partners(*sums(values.dtype, grade, values, pairs.bits, grade, below, above))
+    m, event = len(values), pairs.event[row][None]
+    values = jnp.concatenate([values * event, values])
+    lower, upper = sums(values.dtype, grade, values, pairs.bits, grade, below, above)
+    return Partners(lower[:m], upper[m:] * event)
 
 
-def pair_risk(data: Batch, squared: bool = False, per_query: bool = False) -> Risk:
+def pair_risk(
+    data: Batch, squared: bool = False, per_query: bool = False, censored: bool = False
+) -> Risk:
     """The mean hinge loss of the pairs, or its square; see `losses.pairwise`.
 
         R = sum_i v_i (d_i (1 - f_i) + p_i f_i),   u_i = v_i (p_i - d_i)
@@ -205,7 +280,7 @@ def pair_risk(data: Batch, squared: bool = False, per_query: bool = False) -> Ri
 
     R has the derivative u in the scores. The slope itself is a constant in derivatives.
     """
-    pairs = pairs_of(data, per_query)
+    pairs = pairs_of(data, per_query, censored)
 
     def evaluate(score):
         """The risk, its slope, and the Hessian of the square."""

@@ -13,7 +13,7 @@ from ..checks import caller_stacklevel, check_rows, jax_dtype, refuse_masked, sh
 from ..models import Classes, Labels
 from ..models.tables import is_table
 from ..numerics import pack_lists, pad_rows
-from ..ranking import check_grades
+from ..ranking import check_grades, signed_times
 from ..recipe import check_choice
 from ..types import Batch
 from .class_numbers import encode
@@ -22,6 +22,8 @@ from .from_scipy import csr, is_mostly_zeros, is_sparse, sparsify, stored_range
 from .tables import holds_words, rows_of_table
 from .target_columns import has_columns, target_columns
 from .traced_rows import is_traced_array, traced_batch
+
+TASKS = ("binary", "multiclass", "multilabel", "regression", "ranking", "survival")
 
 
 def dataset(
@@ -50,15 +52,17 @@ def dataset(
         y: (n,) labels, -1 and +1 or any two names, both present; class numbers 0 .. k-1 with
             task="multiclass", all of them present, or strings; real targets with
             task="regression"; grades with task="ranking", of which a larger one is to have a
-            higher score. Of two other names, which may be numbers, strings or booleans, the first
-            in order becomes -1 and the second +1. The field `classes` holds the names, which
+            higher score; signed times with task="survival", +time where the event was observed and
+            -time where it was censored, or a structured array of booleans (observed) and times, as
+            of scikit-survival. Of two other names, which may be numbers, strings or booleans, the
+            first in order becomes -1 and the second +1. The field `classes` holds the names, which
             `Fit.predict` gives back.
         weight: (n,) example weights, >= 0, not all 0; None: all 1. Weight k equals k copies.
         query: (n,) a number or name of the query of each row, for ranking; rows are compared
             within a query. None: all rows are of one query.
-        task: "binary", "multiclass", "multilabel", "regression" or "ranking"; None: "ranking" with
-            `query`, "multiclass" for strings of more than two names, "multilabel" for y (n, k),
-            else "binary".
+        task: "binary", "multiclass", "multilabel", "regression", "ranking" or "survival", which is
+            for `losses.pairwise(censored=True)`; None: "ranking" with `query`, "multiclass" for
+            strings of more than two names, "multilabel" for y (n, k), else "binary".
         classes: the names of the classes in order, as `train.classes.names`: for rows of a test
             set, in which some may be missing. None: those in y, sorted. Of y (n, k) the names of
             the columns; None: those of a data frame, else 0 .. k-1.
@@ -75,8 +79,9 @@ def dataset(
     Raises:
         ValueError: shapes or dtypes that do not match, numbers of three or more values as labels, a
             single class, a name that is not among `classes`,
-            no two rows of one query with different grades, grades that differ by little more than
-            rounding, NaN, infinity, no rows, a sum of squares (of weights: a sum) that overflows.
+            no two rows of one query with different grades, no event before the time of another
+            row, times of 0 or below, grades or times that differ by little more than rounding, NaN,
+            infinity, no rows, a sum of squares (of weights: a sum) that overflows.
 
     Warns:
         UserWarning: the ranges of the columns differ by more than a factor of 1,000; rounding to
@@ -91,7 +96,8 @@ def dataset(
         Batch of 2 rows of 2 columns, float32; classes ham as -1 (1), spam as 1 (1)
     """
     if task is not None:
-        check_choice("task", task, ("binary", "multiclass", "multilabel", "regression", "ranking"))
+        check_choice("task", task, TASKS)
+    y = signed_times(y) if task == "survival" else y
     check_choice("sparse", sparse, (False, True, "auto"))
     is_of_table = is_table(x) and (scale or isinstance(x, dict) or holds_words(x))
     if target is not None or like is not None or is_of_table:
@@ -181,9 +187,9 @@ def checked_batch(
     if not names and task == "multiclass":
         names = _class_numbers(y[cast_weight > 0])
     groups = None if query is None else group_numbers(query, len(y), "query").astype(np.int32)
-    if task == "ranking":
-        check_grades(y, cast_weight, groups)
-        _rounded_grades(y, cast_weight, groups, dtype)
+    if task in ("ranking", "survival"):
+        check_grades(y, cast_weight, groups, task == "survival")
+        _rounded_grades(y, cast_weight, groups, dtype, task == "survival")
     if task == "regression":
         columns = [y] if y.ndim == 1 else y.T
         present = np.broadcast_to(cast_weight.T > 0, y.T.shape)
@@ -229,7 +235,7 @@ def _numbered(y: Any, classes: Any, task: str | None) -> tuple[Any, tuple, str]:
     Other targets are unchanged, without names.
     """
     holds_strings = not is_sparse(y) and _holds_strings(y)
-    if task in ("regression", "ranking") or (classes is None and not holds_strings):
+    if task in ("regression", "ranking", "survival") or (classes is None and not holds_strings):
         if classes is not None:
             raise ValueError(f"classes are of task 'binary' or 'multiclass', got {task!r}")
         return y, (), task or "binary"
@@ -332,10 +338,13 @@ def _labels(y: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, tuple]:
 
 
 def _rounded_grades(
-    y: np.ndarray, weight: np.ndarray, query: np.ndarray | None, dtype: np.dtype
+    y: np.ndarray, weight: np.ndarray, query: np.ndarray | None, dtype: np.dtype, signed: bool
 ) -> None:
-    """Raise where rounding makes more than 1e-4 of the pairs of different grades equal."""
-    exact = y.astype(np.float64)
+    """Raise where rounding makes more than 1e-4 of the pairs of different grades equal.
+
+    `signed` are times, of which the magnitudes count.
+    """
+    exact = np.abs(y.astype(np.float64)) if signed else y.astype(np.float64)
     cast = exact.astype(dtype)
     if (cast == exact).all():
         return
@@ -349,10 +358,11 @@ def _rounded_grades(
     rows = np.unique(group[present], return_counts=True)[1]
     before = equal_pairs(exact)
     if equal_pairs(cast) - before > 1e-4 * (rows @ rows - before):
+        kind, first = ("time", "1 + ") if signed else ("grade", "")
         raise ValueError(
-            f"rounding to {dtype} moves a grade by {np.abs(exact - cast)[present].max():.2g} and "
-            "makes different grades of a query equal: number them from 0 on, "
-            "np.unique(y, return_inverse=True)[1]"
+            f"rounding to {dtype} moves a {kind} by {np.abs(exact - cast)[present].max():.2g} and "
+            f"makes different {kind}s of a query equal: number them from {int(signed)} on, "
+            f"{first}np.unique({'time' if signed else 'y'}, return_inverse=True)[1]"
         )
 
 

@@ -30,6 +30,7 @@ from .probes import error_on as error_on
 from .probes import misclassified as misclassified
 from .probes import risk_on as risk_on
 from .ranking import auc_on as auc_on
+from .ranking import concordance_on as concordance_on
 from .ranking import ndcg_on as ndcg_on
 from .ranking import pair_accuracy_on as pair_accuracy_on
 
@@ -37,6 +38,7 @@ __all__ = [
     "C_from_lam",
     "auc_on",
     "certificate",
+    "concordance_on",
     "dual",
     "error_on",
     "kkt_residual",

@@ -91,6 +91,44 @@ def pair_accuracy_on(data: Batch) -> Any:
     return _PairShare(data)
 
 
+def concordance_on(data: Batch) -> Any:
+    """A probe for `fit`: model -> the concordance index of the scores with censored times.
+
+    It is the weighted share of comparable pairs in the right order, and equal scores count one
+    half. The later time is to have the higher score. Pairs are those of
+    `losses.pairwise(censored=True)`: the row of the earlier time has an event; of equal times the
+    one with the event is earlier, and two events are not comparable.
+
+    The index is that of scikit-survival for the estimates -score, which are risks there:
+    `concordance_index_censored(event, time, -score)`. That takes scores within 1e-8 for equal;
+    here equal scores have equal bits, so that a factor on the scores has no effect.
+
+    Args:
+        data: held-out rows of `dataset(x, y, task="survival")`, whose y are signed times, +time of
+            an event and -time of a censored row; with queries, if pairs are within strata.
+
+    Returns:
+        A function of a model; nan if a score is not finite or there is no pair.
+
+    Raises:
+        ValueError: no event, no comparable pair, or a time of 0, if the times are known.
+
+    Example:
+        >>> import jaxsvm
+        >>> from jaxsvm.models import Linear
+        >>> data = jaxsvm.dataset([[1.0], [3.0], [2.0]], [1.5, 4.0, -2.0], task="survival")
+        >>> float(concordance_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
+        1.0
+
+    Reference: F. E. Harrell, K. L. Lee, D. B. Mark, Multivariable prognostic models, Statistics in
+        Medicine 15, 1996.
+    """
+    check_weights("data", data)
+    if not is_traced(data.y, data.weight, data.query):
+        check_grades(data.y, data.weight, data.query, censored=True)
+    return _PairShare(data, tie=0.5, censored=True)
+
+
 def ndcg_on(
     data: Batch, k: int | None = None, *, gains: str = "exponential", weighted: bool = False
 ) -> Any:
@@ -180,9 +218,11 @@ class _PairShare:
 
     data: Batch
     tie: float = static(default=0.0)
+    censored: bool = static(default=False)
 
     def __call__(self, model: Model) -> Array:
-        score, pairs = _scores(model, self.data), pairs_of(self.data)
+        score = _scores(model, self.data)
+        pairs = pairs_of(self.data, censored=self.censored)
         rows = sorted_scores(pairs, score)
         ties = blocks_of(pairs.block.first, rows.score)
         wrong = _misordered(pairs, rows, ties.end)
