@@ -10,6 +10,8 @@ lower one of a pair: its event is only known to be later than its time.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -216,12 +218,16 @@ def sorted_scores(pairs: Pairs, score: Array) -> SortedRows:
     return SortedRows(row, score)
 
 
-def violators(block: Blocks, score: Array) -> tuple[Ranges, Ranges]:
-    """The partners of each position in pairs with score_i < score_j + 1: ranges of positions.
+def violators(
+    block: Blocks, score: Array, margin: float = 1.0, exceeds: Callable = operator.gt
+) -> tuple[Ranges, Ranges]:
+    """The partners of each position in pairs with score_j > score_i - margin: ranges of positions.
 
     Args:
         block: of the queries.
         score: (n,) sorted in each query.
+        margin: >= 0.
+        exceeds: another comparison, >=, which a margin of 0 needs.
 
     Returns:
         For each position in the place of i, the range of its partners j, which have the lower
@@ -229,12 +235,12 @@ def violators(block: Blocks, score: Array) -> tuple[Ranges, Ranges]:
         here. Both ranges are decided by one comparison, so that they are the same pairs.
     """
     first, end = block
-    n, bound = score.shape[0], score - 1
+    n, bound = score.shape[0], score - margin
 
     def halve(_, interval):
         low, high = interval  # the first position with score > bound is in [low, high]
         middle = (low + high) // 2
-        is_beyond = gather(score, middle) > bound
+        is_beyond = exceeds(gather(score, middle), bound)
         return jnp.where(is_beyond, low, middle + 1), jnp.where(is_beyond, middle, high)
 
     # the score at the position itself is beyond

@@ -19,6 +19,7 @@ from .nu_svr import NuSVR as NuSVR
 from .one_class_svm import OneClassSVM as OneClassSVM
 from .pegasos import Pegasos as Pegasos
 from .ranker import Ranker as Ranker
+from .survival_svm import SurvivalSVM as SurvivalSVM
 from .svc import SVC as SVC
 from .svc_cv import SVCCV as SVCCV
 from .svm import SVMClassifier as SVMClassifier
@@ -44,6 +45,7 @@ __all__ = [
     "SVMRegressor",
     "SVR",
     "SVRCV",
+    "SurvivalSVM",
 ]
 
 

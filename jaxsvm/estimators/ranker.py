@@ -1,9 +1,11 @@
-"""Linear ranking of the rows of queries."""
+"""Linear ranking of the rows of queries, and what it shares with that of censored times."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight
@@ -14,17 +16,78 @@ from ..data.from_arrays import dataset
 from ..loops.checks import whole_number
 from ..models import Linear, check_values
 from ..objectives import ndcg_on
-from ..ranking import check_grades
+from ..ranking import check_grades, signed_times
 from ..recipe import check_choice, check_positive
 from ..solvers import newton, ocas
 from ..solvers.primal.newton import MOST_ROUNDS
+from ..types import JointLoss
 from .base import BaseSVM, Spec, Targets, steps_of_state
 from .parameters import set_parameters
 
 LOSSES = ("hinge", "squared_hinge")
 
 
-class Ranker(BaseSVM):
+class PairwiseSVM(BaseSVM):
+    """A linear machine of `losses.pairwise`, by cutting planes or by Newton's method."""
+
+    _takes_columns = False
+    _censored = False  # whether y are signed times; else grades
+    _groups = "qid"  # the argument that names the groups in which rows are compared
+    random_state = 0  # the method is deterministic
+    lam: float
+    loss: str
+    tol: float
+    max_iter: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def _loss(self, squared: bool) -> JointLoss:
+        """The loss of pairs."""
+        raise NotImplementedError
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, query: Any) -> Self:
+        """Train on pairs within the groups `query`."""
+        check_choice("loss", self.loss, LOSSES)
+        check_positive(lam=self.lam, tol=self.tol)
+        with self._restore_on_error():
+            y = signed_times(y) if self._censored else y
+            x, y, weight = self._checked(X, y, sample_weight, reset=True)
+            y = _numbers(y, "times" if self._censored else "grades")
+            if len(y) < 2:
+                raise ValueError("ranking compares rows: give two or more, got n_samples=1")
+            query = _group_numbers(query, len(y), self._groups)
+            check_grades(y, weight, query, self._censored)
+            self._run(x, Targets(_places(y, self._censored), query=query), weight)
+        return self
+
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+        squared, rounds = self.loss == "squared_hinge", whole_number("max_iter", self.max_iter, 1)
+        loss = self._loss(squared)
+        if not squared:
+            return Spec(ocas(self.lam, loss=loss), steps=rounds, tol=self.tol)
+        solver = newton(self.lam, loss=loss, rounds=float(min(rounds, MOST_ROUNDS)))
+        # all rounds are one update
+        return Spec(solver, steps=1, tol=self.tol, iterations=steps_of_state)
+
+    def _value(self, probe_on: Callable, X: Any, y: Any, weight: Any, query: Any) -> float:
+        """The value of the probe `probe_on(data)` at the scores of the rows, in float64."""
+        scores = self.predict(X)
+        weight = _check_sample_weight(weight, scores, dtype=np.float64)
+        query = _group_numbers(query, len(scores), self._groups)
+        task = "survival" if self._censored else "regression"
+        with jax.enable_x64(True):
+            data = dataset(scores[:, None], np.asarray(y), weight, query=query, task=task)
+            return float(probe_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Scores, (n, d) -> (n,); the row of the higher grade, or of the later event, has more."""
+        return check_values(self._scores(X))
+
+
+class Ranker(PairwiseSVM):
     """Minimise lam/2 |w|^2 + sum_ij c_ij loss(<w, x_i - x_j>) over pairs with grade_i > grade_j.
 
     The pairs are of rows of one query; c_ij is in proportion to weight_i weight_j, with sum 1. The
@@ -65,8 +128,6 @@ class Ranker(BaseSVM):
         2009; C.-P. Lee, C.-J. Lin, Large-scale linear RankSVM, Neural Computation 26, 2014.
     """
 
-    _takes_columns = False
-
     def __init__(
         self,
         *,
@@ -80,13 +141,6 @@ class Ranker(BaseSVM):
     ) -> None:
         set_parameters(self, locals())
 
-    random_state = 0  # the method is deterministic
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> Self:
         """Train a new model on (n, d) rows.
 
@@ -96,37 +150,12 @@ class Ranker(BaseSVM):
             sample_weight: (n,) >= 0; None: all 1.
             qid: (n,) a number or name of the query of each row; None: all are of one query.
         """
-        check_choice("loss", self.loss, LOSSES)
-        check_positive(lam=self.lam, tol=self.tol)
         if self.k is not None:
             whole_number("k", self.k, 1)
-        with self._restore_on_error():
-            x, y, weight = self._checked(X, y, sample_weight, reset=True)
-            y = _grades(y)
-            if len(y) < 2:
-                raise ValueError("ranking compares rows: give two or more, got n_samples=1")
-            query = self._queries(qid, len(y))
-            check_grades(y, weight, query)
-            # The order of the grades matters only: in float32 large ones may be equal.
-            y = np.unique(y, return_inverse=True)[1].reshape(-1).astype(np.float64)
-            self._run(x, Targets(y, query=query), weight)
-        return self
+        return self._fit(X, y, sample_weight, qid)
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
-        squared, rounds = self.loss == "squared_hinge", whole_number("max_iter", self.max_iter, 1)
-        loss = losses.pairwise(squared=squared, per_query=self.per_query)
-        if not squared:
-            return Spec(ocas(self.lam, loss=loss), steps=rounds, tol=self.tol)
-        solver = newton(self.lam, loss=loss, rounds=float(min(rounds, MOST_ROUNDS)))
-        # all rounds are one update
-        return Spec(solver, steps=1, tol=self.tol, iterations=steps_of_state)
-
-    def _queries(self, qid: Any, n: int) -> np.ndarray:
-        return np.zeros(n, int) if qid is None else group_numbers(qid, n, "qid")
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Scores, (n, d) -> (n,); of two rows of a query the one of higher score comes first."""
-        return check_values(self._scores(X))
+    def _loss(self, squared: bool) -> JointLoss:
+        return losses.pairwise(squared=squared, per_query=self.per_query)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> float:
         """The mean nDCG of the queries, in [0, 1], see `jaxsvm.objectives.ndcg_on`.
@@ -138,18 +167,27 @@ class Ranker(BaseSVM):
                 rows of weight 0 are left out.
             qid: (n,) queries of the rows; None: all are of one query.
         """
-        scores = self.predict(X)
-        query = self._queries(qid, len(scores))
-        weight = _check_sample_weight(sample_weight, scores, dtype=np.float64)
-        data = dataset(scores[:, None], np.asarray(y), weight, query=query, task="regression")
-        identity = Linear(jnp.ones(1, data.x.dtype), jnp.zeros((), data.x.dtype))
-        return float(ndcg_on(data, self.k, weighted=True)(identity))
+        probe_on = lambda data: ndcg_on(data, self.k, weighted=True)
+        return self._value(probe_on, X, y, sample_weight, qid)
 
 
-def _grades(y: np.ndarray) -> np.ndarray:
-    """The grades as numbers."""
+def _group_numbers(groups: Any, n: int, name: str) -> np.ndarray:
+    return np.zeros(n, int) if groups is None else group_numbers(groups, n, name)
+
+
+def _numbers(y: np.ndarray, what: str) -> np.ndarray:
+    """The targets as numbers."""
     try:
         return np.asarray(y, np.float64)
     except (TypeError, ValueError):
         first = y.tolist()[0]
-        raise ValueError(f"y must hold grades, numbers, got {first!r}: number them first") from None
+        raise ValueError(f"y must hold {what}, numbers, got {first!r}: number them first") from None
+
+
+def _places(y: np.ndarray, signed: bool) -> np.ndarray:
+    """The numbers of grades (n,) in ascending order: in float32 large grades may be equal.
+
+    Of `signed` times they are those of the magnitudes, from 1 on, with the signs of y.
+    """
+    place = np.unique(np.abs(y) if signed else y, return_inverse=True)[1].reshape(-1)
+    return np.sign(y) * (1.0 + place) if signed else place.astype(np.float64)

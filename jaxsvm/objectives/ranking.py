@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import jax
@@ -21,6 +22,7 @@ from ..ranking import (
     sort_rows,
     sorted_scores,
     sum_partners,
+    violators,
 )
 from ..recipe import check_choice, static, struct
 from ..types import Array, Batch, Model, check_weights
@@ -94,14 +96,13 @@ def pair_accuracy_on(data: Batch) -> Any:
 def concordance_on(data: Batch) -> Any:
     """A probe for `fit`: model -> the concordance index of the scores with censored times.
 
-    It is the weighted share of comparable pairs in the right order, and equal scores count one
-    half. The later time is to have the higher score. Pairs are those of
-    `losses.pairwise(censored=True)`: the row of the earlier time has an event; of equal times the
+    It is the weighted share of comparable pairs in the right order, where the later time has the
+    higher score. Scores within 1e-8 are equal, and count one half. Pairs are those of
+    `losses.pairwise(censored=True)`: the row of the earlier time has an event. Of equal times the
     one with the event is earlier, and two events are not comparable.
 
-    The index is that of scikit-survival for the estimates -score, which are risks there:
-    `concordance_index_censored(event, time, -score)`. That takes scores within 1e-8 for equal;
-    here equal scores have equal bits, so that a factor on the scores has no effect.
+    Estimates of scikit-survival have the opposite sign, as they are risks: with unit weights it is
+    `concordance_index_censored(event, time, -score)`.
 
     Args:
         data: held-out rows of `dataset(x, y, task="survival")`, whose y are signed times, +time of
@@ -126,7 +127,7 @@ def concordance_on(data: Batch) -> Any:
     check_weights("data", data)
     if not is_traced(data.y, data.weight, data.query):
         check_grades(data.y, data.weight, data.query, censored=True)
-    return _PairShare(data, tie=0.5, censored=True)
+    return _PairShare(data, tie=0.5, tol=1e-8, censored=True)
 
 
 def ndcg_on(
@@ -214,19 +215,23 @@ def _misordered(pairs: Pairs, rows: SortedRows, start: Array) -> Array:
 
 @struct
 class _PairShare:
-    """The share of pairs in the right order; `tie` is what a pair of equal scores counts."""
+    """The share of pairs in the right order; `tie` is what a pair of scores within tol counts."""
 
     data: Batch
     tie: float = static(default=0.0)
+    tol: float = static(default=0.0)
     censored: bool = static(default=False)
 
     def __call__(self, model: Model) -> Array:
-        score = _scores(model, self.data)
+        return self._of_scores(_scores(model, self.data))
+
+    @jax.jit  # else each call would compile sums in float64 anew
+    def _of_scores(self, score: Array) -> Array:
         pairs = pairs_of(self.data, censored=self.censored)
         rows = sorted_scores(pairs, score)
-        ties = blocks_of(pairs.block.first, rows.score)
-        wrong = _misordered(pairs, rows, ties.end)
-        wrong_or_tied = _misordered(pairs, rows, ties.first)
+        ahead, behind = violators(pairs.block, rows.score, self.tol, operator.ge)
+        wrong = _misordered(pairs, rows, behind.end)
+        wrong_or_tied = _misordered(pairs, rows, ahead.start)
         right = 1 - (1 - self.tie) * wrong_or_tied - self.tie * wrong
         return _finite_or_nan(_if_any(pairs, right), score, self.data)
 
