@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..checks import integer, shown
 from ..checks import key as check_key
 from ..data.fold_numbers import folds as make_folds
-from ..recipe import check_choice, fields_of
-from ..types import Array, Batch, check_weights, row_weights
+from ..recipe import Recipe, check_choice, fields_of, is_kind
+from ..types import Array, Batch, JointLoss, check_weights, row_weights
 from .checks import check_kernels, check_limit, check_solver, check_targets
 
 SCORES = ("error", "risk", "log_loss", "brier", "auc")
@@ -111,6 +112,25 @@ def checked_solver(maker: Callable, numbers: dict[str, Any], data: Batch) -> Any
     check_targets(fields_of(first), data)
     check_kernels(first, data)
     return first
+
+
+def check_score(score: Any, search: str, solver: Any) -> None:
+    """Raise for a score of single rows beside a loss that couples rows, such as that of ranking."""
+    of_rows = not callable(score) or search == "gradient"
+    if of_rows and _ranks(solver):
+        what = "search='gradient'" if callable(score) else f"score={score!r}"
+        raise ValueError(
+            f"{what} is of single rows, and the loss of this solver ranks them: take a grid, and "
+            "as score a function (values, targets, weights) -> a number, least for the best order"
+        )
+
+
+def _ranks(part: Any) -> bool:
+    """Whether this is a loss that couples rows, or a solver with one among its arguments."""
+    if is_kind(part, JointLoss) or not isinstance(part, Recipe):
+        return is_kind(part, JointLoss)
+    is_leaf = lambda node: isinstance(node, Recipe | JointLoss)
+    return any(map(_ranks, jax.tree.leaves(part.call()[1:], is_leaf=is_leaf)))
 
 
 def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> np.ndarray:

@@ -36,6 +36,7 @@ from .select_checks import (
     check_arguments,
     check_folds,
     check_names,
+    check_score,
     checked_solver,
     first_solver,
     folds_of,
@@ -187,6 +188,7 @@ def select(
         if by_gradient
         else first_solver(maker, numbers, data)
     )
+    check_score(score, search, first)
     fold = folds_of(key, data, fields_of(first).targets, folds, groups)
     count = int(fold.max()) + 1
     check_folds(fold, data, fields_of(first).targets)

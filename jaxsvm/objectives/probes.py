@@ -36,7 +36,7 @@ def misclassified(score: Array, y: Array) -> Array:
 @struct
 class _Error:
     data: Batch
-    # "signs": -1 and +1; "numbers": class numbers; "": either, or not known
+    # "signs": -1 and +1; "numbers": class numbers; "real": neither; "": either, or not known
     labels: str = static(default="")
 
     def __call__(self, model: Model) -> Array:
@@ -46,16 +46,15 @@ class _Error:
             _check_columns(score, y)
             wrong = ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
             return jnp.vdot(normalized_weights(self.data), wrong.astype(score.dtype))
-        if self.labels == ("numbers" if score.ndim == 1 else "signs"):
+        if self.labels not in ("", "signs" if score.ndim == 1 else "numbers"):
             want = (
                 "one value a row, for labels -1 and +1",
                 f"{score.shape[-1]} values a row, for class numbers 0 .. k-1",
             )
             other = "class numbers, or real targets: take risk_on for those"
-            have = (other, "labels -1 and +1")
+            have = "labels -1 and +1" if self.labels == "signs" else other
             raise ValueError(
-                f"the model gives {want[score.ndim - 1]}, but the data of error_on "
-                f"hold {have[score.ndim - 1]}"
+                f"the model gives {want[score.ndim - 1]}, but the data of error_on hold {have}"
             )
         return jnp.dot(normalized_weights(self.data), misclassified(score, y).astype(score.dtype))
 
@@ -91,7 +90,8 @@ def error_on(data: Batch) -> Any:
                 "error_on is of labels, and these are real targets: take risk_on(data, loss)"
             )
         y = y[np.asarray(data.weight) > 0] if y.ndim == 1 else y[:0]
-        labels = "signs" if (y == -1).any() else "numbers" if (y != 1).any() else ""
+        if (y != 1).any():
+            labels = "numbers" if (y >= 0).all() else "signs" if (y**2 == 1).all() else "real"
     return _Error(data, labels)
 
 
