@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any
 
 import jax
@@ -10,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .checks import shown, x64_enabled
-from .models import Classifier, Mapped, OneVsOne, check_values, decision_values
+from .checks import caller_stacklevel, shown, x64_enabled
+from .models import Classifier, Mapped, OneVsOne, OnTable, check_values, decision_values
 from .numerics import is_traced
 from .objectives.evaluate import in_float64
 from .recipe import check_choice, static, struct
@@ -415,9 +416,7 @@ class _Identity:
         return x[:, 0] if self.rank == 1 else x
 
 
-def calibrate(
-    model: Any, data: Batch, *, method: str = "sigmoid", coupling: str = "rest"
-) -> Calibrated:
+def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str = "rest") -> Any:
     """Class probabilities of a model, fitted to rows that it was not trained on.
 
     "sigmoid" (Platt) has two numbers for each class, "isotonic" any ascending function, which needs
@@ -436,9 +435,9 @@ def calibrate(
             two classes, nor on a temperature. Structure.
 
     Returns:
-        `Calibrated`: rows -> (n, k) probabilities, in the order of its `classes`. The fit is in
-        float64. In transformations it is in the dtype of the model, and has derivatives in the
-        values and weights.
+        `Calibrated`: rows -> (n, k) probabilities, in the order of its `classes`; of an `OnTable`
+        inside one. The fit is in float64. In transformations it is in the dtype of the model, and
+        has derivatives in the values and weights.
 
     Raises:
         TypeError: model or data of another type. ValueError: method or coupling not one of those
@@ -456,6 +455,8 @@ def calibrate(
         "temperature" C. Guo and others, ICML 2017.
     """
     coupling = check_method(method, coupling)
+    if isinstance(model, OnTable):
+        return OnTable(model.table, calibrate(model.inner, data, method=method, coupling=coupling))
     if not callable(model) or isinstance(model, type | Calibrated) or hasattr(model, "_fields"):
         raise TypeError(
             "model must be one of decision values, such as result.model or result.classifier, got "
@@ -501,6 +502,13 @@ def calibrate_columns(
     k = number_of_classes(columns, coupling)
     if not is_traced(columns, place, weight):
         check_values(np.asarray(columns)[np.asarray(weight) > 0])
+        absent = np.setdiff1d(np.arange(k), np.asarray(place)[np.asarray(weight) > 0])
+        if len(absent):
+            warnings.warn(
+                f"no row of calibration is of class {(names or range(k))[absent[0]]!r}: its "
+                "probability is near 0 at all rows",
+                stacklevel=caller_stacklevel(),
+            )
     curve = _fit((columns, place, weight), (), (method, coupling, k))
     if names is None:
         names = (-1, 1) if k == 2 else tuple(range(k))

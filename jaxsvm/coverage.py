@@ -10,7 +10,7 @@ import numpy as np
 
 from .calibration import places_of
 from .checks import shown
-from .models import Classifier, check_values, decision_values
+from .models import Classifier, OnTable, check_values, decision_values
 from .numerics import is_traced
 from .recipe import check_scalars, static, struct
 from .types import Array, Batch, check_weights
@@ -122,7 +122,7 @@ def class_scores(values: Array) -> Array:
     return others - values
 
 
-def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Conformal:
+def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
     """Sets of classes, or intervals of real targets, from rows that a model was not trained on.
 
     This is split conformal prediction: for new rows that are exchangeable with those of `data` the
@@ -139,7 +139,7 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Conformal:
 
     Returns:
         `Conformal`: rows -> (n, k) truth values, or (n, 2) ends of intervals, which are infinite
-        where there are too few rows.
+        where there are too few rows; of an `OnTable` inside one.
 
     Raises:
         TypeError: model or data of another type. ValueError: alpha not in (0, 1), classes that the
@@ -158,6 +158,8 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Conformal:
         inference for regression, JASA 113, 2018, algorithm 2.
     """
     check_alpha(alpha)
+    if isinstance(model, OnTable):
+        return OnTable(model.table, conformal(model.inner, data, alpha))
     if not callable(model) or isinstance(model, type | Conformal) or hasattr(model, "_fields"):
         raise TypeError(
             "model must be one of decision values, such as result.model or result.classifier, got "
@@ -168,7 +170,8 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Conformal:
     inner = model.inner if isinstance(model, Classifier) else model
     traced = is_traced(inner, data)
     values = inner(data.x) if traced else decision_values(inner, data.x)
-    if names is None and data.classes is None and values.ndim == 1:
+    has_names = names is not None or getattr(data.classes, "names", ())
+    if not has_names and values.ndim == 1:
         return from_values((inner,), [values], [data.y], [data.weight], alpha, ())
     k = 2 if values.ndim == 1 else values.shape[1]
     place: Any

@@ -877,12 +877,12 @@ def row_weights(data: Batch) -> Batch:
     return data._replace(weight=jnp.max(data.weight, axis=1))
 
 
-def column(data: Batch, c: int) -> Batch:
+def column(data: Batch, c: int | str) -> Batch:
     """The rows with the c-th of their targets alone, and its weights.
 
     Args:
         data: n rows with targets (n, k).
-        c: from 0 to k - 1.
+        c: from 0 to k - 1, or the name of a label.
 
     Raises:
         ValueError: one target a row, or no such column.
@@ -894,10 +894,14 @@ def column(data: Batch, c: int) -> Batch:
         [-1.0, 1.0]
     """
     check_batch("data", data)
-    if data.y.ndim < 2 or not 0 <= c < data.y.shape[1]:
-        raise ValueError(f"the targets of shape {data.y.shape} have no column {c}")
-    weight = data.weight if data.weight.ndim == 1 else data.weight[:, c]
-    return data._replace(y=data.y[:, c], weight=weight, classes=None)
+    names = list(getattr(data.classes, "names", ()))
+    place = names.index(c) if isinstance(c, str) and c in names else c
+    is_column = not isinstance(place, str) and data.y.ndim > 1 and 0 <= place < data.y.shape[1]
+    if not is_column:
+        named = f", named {', '.join(map(str, names[:12]))}" if names else ""
+        raise ValueError(f"the targets of shape {data.y.shape}{named} have no column {c!r}")
+    weight = data.weight if data.weight.ndim == 1 else data.weight[:, place]
+    return data._replace(y=data.y[:, place], weight=weight, classes=None)
 
 
 def take_by_block(data: Batch, index: Array, blocks: int) -> Batch:

@@ -129,7 +129,8 @@ OPTIONS = {
     name: (kind, text)
     for name, kind, text in cells(f"""\
 file  -  rows: svmlight, .npz or CSV; - is the standard input
-predict file  -  rows: svmlight, .npz (its test part where it has one) or CSV; or -
+predict file  -  rows: svmlight, .npz (its test part where it has one) or CSV; or -. For a model of
+  a table (--target of train) a CSV file with its columns, by name where it has a header
 model  -  what --model of train, select or sweep wrote; or -
 out  -  ends in .svm, .svmlight, .libsvm, .npz, .csv or .tsv; .gz or .bz2 behind it packs text; or -
 train --model  FILE!  where the model goes (jaxsvm.models.load reads it); - is the standard output

@@ -19,7 +19,6 @@ import numpy as np
 import jaxsvm
 
 from .. import models
-from ..calibration import Calibrated
 from ..data import missing
 from ..data.assemble import Rows, assemble, normalize_names
 from ..data.class_numbers import encode
@@ -147,13 +146,14 @@ class Data(NamedTuple):
     notes: dict[str, str]  # of the model file
     table: Any = None  # what the columns of a table became
 
-    def model(self, inner: Any, calibrated: Calibrated | None = None) -> Any:
+    def model(self, inner: Any, calibrated: Any = None) -> Any:
         """The model of the rows as in the file, from one of these rows.
 
         It has the probabilities of `calibrated`, if there is one.
         """
         inner = inner if self.scale is None else models.Mapped(as_static(self.scale), inner)
         if calibrated is not None:
+            calibrated = getattr(calibrated, "inner", calibrated)  # of `OnTable`
             inner = dataclasses.replace(calibrated, model=inner, classes=self.classes)
         elif self.classes:
             inner = models.Classifier(inner, self.classes)
@@ -186,7 +186,7 @@ def training_data(args: Any, key: Any) -> Data:
     notes = {
         "rows": described(title(args.file), data.parts[0], data.classes),
         "scaled": f"{SCALES[name]} (--scale {name})"
-        if data.table is None
+        if data.table is None or name != "none"
         else "the numbers of the table" + (" as they are" if args.scale == "none" else ""),
         # `predict` reads other rows alike
         **({} if args.zero_based == "auto" else {"zero-based": args.zero_based}),

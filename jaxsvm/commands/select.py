@@ -78,6 +78,7 @@ def run(args: Any, stream: Any) -> int:
         if args.probability:
             chances = selection.calibrated()
             notes["probabilities"] = "sigmoids of the decision values of rows held out"
+            line("probabilities", notes["probabilities"])
         model = data.model(report.compact(selection.model), chances)
         reading.save_model(args.model, stream, model, notes)
         line("model", f"{args.model}, {chosen}, trained on all rows")

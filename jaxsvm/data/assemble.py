@@ -236,9 +236,10 @@ def _warn_of_first_class(y: np.ndarray) -> None:
 
 
 def _warn_of_many_classes(classes: Sequence, n: int) -> None:
-    """Warn of more classes than half the rows."""
-    if n >= 10 and 2 * len(classes) > n:
-        is_text = isinstance(classes[0], str)
+    """Warn of more classes than half the rows, or of many numbers of few rows each."""
+    is_text = isinstance(classes[0], str)
+    many_numbers = not is_text and len(classes) > 20 and 10 * len(classes) > n
+    if n >= 10 and (2 * len(classes) > n or many_numbers):
         targets = "" if is_text else ", or are these targets (task='regression')"
         warnings.warn(
             f"there are {len(classes)} classes in {n} rows, such as {classes[0]!r}: is the label "

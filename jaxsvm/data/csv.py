@@ -26,6 +26,7 @@ from .parsing import (
     reading,
     run_dtype,
 )
+from .tables import COUNTS, counts_rows
 
 
 def load_csv(
@@ -222,14 +223,11 @@ def _warn_of_row_numbers(
     path: str, table: np.ndarray, place: int | None, head: list[str] | None
 ) -> None:
     """Warn of a column that counts the rows from 0 or 1."""
-    if len(table) < 10:
-        return
-    for i in np.flatnonzero((table[1] - table[0] == 1) & np.isin(table[0], (0, 1))):
-        if i != place and np.array_equal(table[:, i], np.arange(len(table)) + table[0, i]):
+    for i in range(table.shape[1]):
+        if i != place and counts_rows(table[:, i]):
             name = "" if head is None else f", {head[i][:40]!r},"
             warnings.warn(
-                f"{path}: column {i + 1}{name} counts the rows from {table[0, i]:g}: "
-                "it says nothing of other rows, leave it out",
+                f"{path}: column {i + 1}{name} {COUNTS.format(table[0, i])}",
                 stacklevel=caller_stacklevel(),
             )
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import caller_stacklevel, shown
-from ..models.tables import Table
+from ..models.tables import Table, no_column
 from .assemble import Rows
 from .missing import is_missing
 from .parsing import EXPANSION, ReadError, check_paths, number_fault, read_lines, reading
@@ -111,11 +111,7 @@ def read_table(
         named = not any(cell in column for cell, column in below)
     if header == "auto" and like is not None and not named and set(known) & set(head):
         absent = next(name for name in known if name not in head)
-        raise ReadError(
-            f"{path} has no column {absent!r}, which the model reads; its first line holds "
-            f"{', '.join(head[:12])}",
-            header="",
-        )
+        raise ReadError(no_column(f"{path} has", absent, like, head), header="")
     if is_named and isinstance(target, str) and target not in head:
         raise ReadError(
             f"{path} has no column {target!r}, its first line holds {', '.join(head[:12])}",

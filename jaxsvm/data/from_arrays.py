@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -35,7 +36,7 @@ def dataset(
     task: str | None = None,
     classes: Any = None,
     sparse: bool | str = False,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     scale: bool = False,
     like: Batch | None = None,
 ) -> Batch:
@@ -72,7 +73,8 @@ def dataset(
             of pandas, polars or pyarrow, or a dict of columns. A word of a column becomes an
             indicator, up to 100 of them that are in a thousandth of the rows; the others share one.
             A missing cell becomes an indicator, and a missing number the mean. What was done is
-            `data.classes.table`; `Fit.predict` does it to other tables.
+            `data.classes.table`; `Fit.predict` does it to other tables. A list of names is of
+            several targets, numbers or labels 0 and 1.
         scale: whether the numbers of a table are brought to mean 0 and deviation 1.
         like: of rows of a test set, the data of the training rows: the same columns and classes.
 
@@ -127,10 +129,16 @@ def _of_table(
             raise ValueError("like must be the data of training rows that came from a table")
         classes = classes or like.classes.names or None
         task = task or ("regression" if not like.classes.names else None)
-    target = None if target is None else str(target)
+    if isinstance(target, list | tuple) and len(target) > 1:
+        target = [str(name) for name in target]
+        classes = classes if task == "regression" else classes or target
+    elif target is not None:
+        target = str(target[0] if isinstance(target, list | tuple) and target else target)
     rows, y, table, used = rows_of_table(x, target, y, table, scale)
     of_used = lambda a: None if a is None else np.asarray(a)[used]
     for name, a in (("weight", weight), ("query", query)):
+        if isinstance(a, str):
+            raise ValueError(f"{name} is the name {a!r}: pass the column itself, frame[{a!r}]")
         if a is not None and len(np.asarray(a)) != len(used):
             raise ValueError(
                 f"{name} must hold one number for each of the {len(used)} rows of the table, got "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,9 @@ def holds_words(frame: Any) -> bool:
 _NUMBERS = ("int", "uint", "float", "bool")
 
 
-def fit_table(cells: dict[str, np.ndarray], target: str | None, scale: bool) -> Table:
+def fit_table(
+    cells: dict[str, np.ndarray], target: str | Sequence[str] | None, scale: bool
+) -> Table:
     """What the columns of the training rows become.
 
     A word has an indicator if it is in a thousandth of the rows, up to `MOST_WORDS` of a column;
@@ -34,18 +37,18 @@ def fit_table(cells: dict[str, np.ndarray], target: str | None, scale: bool) -> 
 
     Args:
         cells: the columns, of numbers with nan, or of strings and None.
-        target: the column that is left out; None: none.
+        target: the column that is left out, or several of them; None: none.
         scale: whether numbers are brought to mean 0 and deviation 1.
 
     Raises:
         ValueError: no column is left; one that holds no cell.
     """
-    inputs = [name for name in cells if name != target]
+    one = isinstance(target, str)
+    inputs = [name for name in cells if name not in ((target,) if one else target or ())]
     if not inputs:
         raise ValueError("the table has no column beside the target")
     columns = tuple(tuple(_fitted(name, cells[name], scale)) for name in inputs)
-    place = list(cells).index(target) if target is not None else -1
-    return Table(columns, "" if target is None else target, place)
+    return Table(columns, target, list(cells).index(target)) if one else Table(columns)
 
 
 def _fitted(name: str, cells: np.ndarray, scale: bool) -> Column:
@@ -58,6 +61,10 @@ def _fitted(name: str, cells: np.ndarray, scale: bool) -> Column:
         mean, deviation = float(known.mean()), float(known.std())
         if not scale:
             _warn_of_digits(name, known)
+        if counts_rows(cells):
+            warnings.warn(
+                f"the column {name!r} {COUNTS.format(cells[0])}", stacklevel=caller_stacklevel()
+            )
         missing = len(known) < len(cells)
         shift, width = (
             (mean, deviation if known.min() < known.max() else 1.0) if scale else (0.0, 1.0)
@@ -66,6 +73,12 @@ def _fitted(name: str, cells: np.ndarray, scale: bool) -> Column:
     words, counts = np.unique([cell for cell in cells if cell is not None], return_counts=True)
     if not len(words):
         raise ValueError(f"the column {name!r} holds no word: leave it out")
+    if len(words) > max(10, counts.sum() / 2):
+        warnings.warn(
+            f"the column {name!r} holds {len(words)} different words in {counts.sum()} rows, such "
+            f"as {words[0]!r}: leave out names, and turn dates into numbers",
+            stacklevel=caller_stacklevel(),
+        )
     order = np.argsort(-counts, kind="stable")[:MOST_WORDS]
     kept = order[counts[order] >= RARE * len(cells)]
     if len(kept) == len(words) - 1:  # a single other one is as well kept
@@ -73,6 +86,16 @@ def _fitted(name: str, cells: np.ndarray, scale: bool) -> Column:
     is_kept = np.isin(np.arange(len(words)), kept)
     names = tuple(words[is_kept].tolist()), tuple(words[~is_kept].tolist())
     return Column(name, *names, 0.0, 0.0, 1.0, bool(counts.sum() < len(cells)))
+
+
+def counts_rows(cells: np.ndarray) -> bool:
+    """Whether a column of numbers (n,) counts ten rows or more from 0 or 1."""
+    if len(cells) < 10 or cells[0] not in (0, 1) or cells[1] != cells[0] + 1:
+        return False
+    return bool((np.diff(cells) == 1).all())
+
+
+COUNTS = "counts the rows from {:g}: it says nothing of other rows, leave it out"
 
 
 def _warn_of_digits(name: str, known: np.ndarray) -> None:
@@ -95,10 +118,7 @@ def targets_of(cells: dict[str, np.ndarray], target: str) -> tuple[np.ndarray, n
     Warns:
         UserWarning: rows without a target, which are left out.
     """
-    if target not in cells:
-        raise ValueError(
-            f"the table has no column {target!r}, it has {', '.join(map(str, list(cells)[:12]))}"
-        )
+    check_there(cells, target)
     y = cells[target]
     known = has_target(y)
     if not known.any():
@@ -115,6 +135,30 @@ def targets_of(cells: dict[str, np.ndarray], target: str) -> tuple[np.ndarray, n
     return y.astype(np.int64) if is_whole else y, known
 
 
+def check_there(cells: dict[str, np.ndarray], name: str) -> None:
+    """Raise unless a table has the column."""
+    if name not in cells:
+        raise ValueError(
+            f"the table has no column {name!r}, it has {', '.join(map(str, list(cells)[:12]))}"
+        )
+
+
+def several_targets(cells: dict[str, np.ndarray], targets: Sequence[str]) -> Any:
+    """Targets (n, k) of columns of numbers or truth values; nan where missing.
+
+    Raises:
+        ValueError: no such column, or one of words.
+    """
+    for name in targets:
+        check_there(cells, name)
+        if cells[name].dtype == object:
+            raise ValueError(
+                f"the column of targets {name!r} holds words: of several targets each is a number, "
+                "or 0 and 1 for a label"
+            )
+    return np.stack([cells[name] for name in targets], axis=1)
+
+
 def has_target(cells: np.ndarray) -> np.ndarray:
     """Which cells of a column of targets hold one, (n,) bool."""
     if cells.dtype == object:
@@ -123,13 +167,13 @@ def has_target(cells: np.ndarray) -> np.ndarray:
 
 
 def rows_of_table(
-    frame: Any, target: str | None, y: Any, like: Table | None, scale: bool
+    frame: Any, target: str | list[str] | None, y: Any, like: Table | None, scale: bool
 ) -> tuple[np.ndarray, Any, Table, np.ndarray]:
     """The rows (n, d) and targets of a table, what its columns became, and which rows are used.
 
     Args:
         frame: a data frame or a dict of columns.
-        target: the name of the column of targets; None: they are y.
+        target: the name of the column of targets, or several; None: they are y.
         y: (n,) targets, or None.
         like: the table of the training rows; None: these are it.
         scale: as of `fit_table`.
@@ -144,7 +188,9 @@ def rows_of_table(
     if len(lengths) != 1:
         raise ValueError(f"the columns of the table differ in length: {sorted(lengths)[:5]}")
     known = np.ones(lengths.pop(), bool)
-    if target is not None:
+    if isinstance(target, list):
+        y = several_targets(cells, target)
+    elif target is not None:
         y, known = targets_of(cells, target)
         cells = {name: column[known] for name, column in cells.items()}
     table = fit_table(cells, target, scale) if like is None else like

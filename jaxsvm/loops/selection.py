@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import printing
-from ..calibration import Calibrated, calibrate_columns, check_method, columns_of
-from ..coverage import Conformal, check_alpha, from_values
-from ..models import Classifier, Labels, OneVsOne
+from ..calibration import calibrate_columns, check_method, columns_of
+from ..coverage import check_alpha, from_values
+from ..models import Classifier, Labels, OneVsOne, OnTable
 from ..recipe import static, struct
 from ..types import Certificate
 from .sweeping import Table
@@ -190,13 +190,16 @@ class Selection:
         """As `Fit.classifier`."""
         return self.classes.classifier(self.model)
 
-    def calibrated(self, method: str = "sigmoid", coupling: str = "rest") -> Calibrated:
+    def calibrated(self, method: str = "sigmoid", coupling: str = "rest") -> Any:
         """Class probabilities of `model`, fitted to its decision values out of fold: no refit.
 
         Args:
             method: "sigmoid", "isotonic" or "temperature", as of `jaxsvm.calibrate`.
             coupling: "rest" or "pairs", as of `jaxsvm.calibrate`; values of pairs are differences
                 of those of classes.
+
+        Returns:
+            `Calibrated`; inside of `OnTable`, where the rows were a table.
 
         Raises:
             ValueError: real targets; a method or a coupling that is none of those named; "pairs" of
@@ -225,9 +228,10 @@ class Selection:
         values, targets, weight, _ = self._held_out()
         number = np.where(targets > 0, targets, 0).astype(np.int32)
         columns = columns_of(values, coupling)
-        return calibrate_columns(model, columns, number, weight, method, coupling, names)
+        chances = calibrate_columns(model, columns, number, weight, method, coupling, names)
+        return self._of_table(chances)
 
-    def conformal(self, alpha: float = 0.1) -> Conformal:
+    def conformal(self, alpha: float = 0.1) -> Any:
         """Sets of classes, or intervals of real targets, from values out of fold.
 
         With `select(fold_models=True)` this is CV+: each row's score is compared with that of the
@@ -237,6 +241,9 @@ class Selection:
 
         Args:
             alpha: share of targets that may be missed, in (0, 1).
+
+        Returns:
+            `Conformal`; inside of `OnTable`, where the rows were a table.
 
         Raises:
             ValueError: alpha not in (0, 1), or a selection of an older version.
@@ -261,13 +268,14 @@ class Selection:
         values, targets, weight, fold = self._held_out()
         if names:
             targets = np.where(targets > 0, targets, 0).astype(np.int32)
-        if self.fold_models is None:
-            return from_values((model,), [values], [targets], [weight], alpha, names)
-        parts = [fold == k for k in range(len(self.fold_models))]
+        parts, fitted = [np.ones(len(fold), bool)], (model,)
+        if self.fold_models is not None:
+            parts, fitted = [fold == k for k in range(len(self.fold_models))], self.fold_models
         in_parts = lambda a: [a[part] for part in parts]
-        return from_values(
-            self.fold_models, in_parts(values), in_parts(targets), in_parts(weight), alpha, names
+        made = from_values(
+            fitted, in_parts(values), in_parts(targets), in_parts(weight), alpha, names
         )
+        return self._of_table(made)
 
     def thresholded(self) -> Any:
         """The model of the choice, f(x) - t, with the thresholds t of the largest F1 out of fold.
@@ -301,6 +309,11 @@ class Selection:
         weights = np.broadcast_to(weight.reshape(len(values), -1).T, columns.shape)
         t = np.array(list(map(best_threshold, columns, holds, weights)))
         return shifted(self.model, -(t if several else t[0]))
+
+    def _of_table(self, made: Any) -> Any:
+        """What was made of the model; inside of `OnTable`, where the rows were a table."""
+        table = getattr(self.classes, "table", None)
+        return made if table is None else OnTable(table, made)
 
     def _refuse_columns(self, name: str) -> None:
         if self.targets is not None and self.targets.ndim > 1:

@@ -11,11 +11,13 @@ from .functions import expansion as expansion
 from .functions import support_index as support_index
 from .libsvm import from_libsvm as from_libsvm
 from .libsvm import to_libsvm as to_libsvm
+from .multiclass import MultiOutput as MultiOutput
 from .multiclass import OneVsOne as OneVsOne
 from .multiclass import OneVsRest as OneVsRest
 from .predictions import Classes as Classes
 from .predictions import Classifier as Classifier
 from .predictions import Labels as Labels
+from .predictions import MultiLabel as MultiLabel
 from .predictions import check_values as check_values
 from .predictions import class_places as class_places
 from .predictions import classes_of as classes_of
@@ -36,6 +38,8 @@ __all__ = [
     "Labels",
     "Linear",
     "Mapped",
+    "MultiLabel",
+    "MultiOutput",
     "OnTable",
     "OneVsOne",
     "OneVsRest",

@@ -46,8 +46,9 @@ def export(
         decision_values(x)  # x (n, d) of the dtype of the program
 
     Of two classes the second is predicted for values > 0; of k classes that of the largest value.
-    Class names are not in the file. `jax.jit(decision_values)` is compiled once for each n.
-    Distances are computed as inside `jax.jit`; see `kernels.rbf`.
+    Class names are not in the file, nor what became of the words of a table.
+    `jax.jit(decision_values)` is compiled once for each n. Distances are computed as inside
+    `jax.jit`; see `kernels.rbf`.
 
     Args:
         model: of this package, or any pytree that maps rows (n, d) to values (n, ...).

@@ -21,8 +21,8 @@ from ..numerics import pad_rows
 from ..recipe import check_choice
 from ..types import Array, SparseRows, all_finite
 from .functions import Expansion, Linear, make_expansion, on_training_rows
-from .multiclass import OneVsOne, OneVsRest, pair_coef, stack_pairs
-from .predictions import Classifier
+from .multiclass import MultiOutput, OneVsOne, OneVsRest, pair_coef, stack_pairs
+from .predictions import Classifier, MultiLabel
 from .text import TextFile, run_dtype
 
 TASKS = ("classification", "regression", "one_class")
@@ -178,11 +178,16 @@ def described(caller: str, model: Any, task: str | None) -> tuple[Any, tuple | N
     if task is not None:
         check_choice("task", task, TASKS)
     names = model.classes if isinstance(model, Classifier) else None
-    inner = model.inner if isinstance(model, Classifier) else model
+    inner = model.inner if isinstance(model, Classifier | MultiLabel) else model
     if hasattr(model, "model_"):
         lost = ", without its probabilities" if np.size(getattr(model, "probA_", ())) else ""
         raise TypeError(
             f"{caller} takes the model of an estimator, got {shown(model)}: pass its model_{lost}"
+        )
+    if isinstance(inner, MultiOutput):
+        raise ValueError(
+            f"{caller} takes a model of one target, and this one has {inner.scores}: pass "
+            f"model[c] for each c from 0 to {inner.scores - 1}"
         )
     if not isinstance(inner, Expansion | Linear | OneVsOne | OneVsRest):
         what = "a model on features" if hasattr(inner, "features") else shown(inner)

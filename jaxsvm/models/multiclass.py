@@ -33,6 +33,8 @@ class OneVsRest:
         return _map_models(self, lambda model: model(x), out_axes=1)
 
     def __getitem__(self, c: int) -> Any:
+        if isinstance(c, int | np.integer) and not -self.scores <= c < self.scores:
+            raise IndexError(f"there is no model[{c}], there are {self.scores}")
         return _select_model(self, c)
 
     def sqnorm(self) -> Array:
@@ -46,6 +48,11 @@ class OneVsRest:
 
     def __check__(self) -> None:
         _num_models(self)
+
+
+@struct
+class MultiOutput(OneVsRest):
+    """The model f(x) = (f_1(x), ..., f_k(x)), one for each of k targets; not of classes."""
 
 
 @struct

@@ -193,11 +193,35 @@ class Labels:
         return (check_values(values) > 0).astype(int)
 
     def classifier(self, model: Any) -> Any:
-        """It raises AttributeError: a classifier predicts one of several classes."""
-        raise AttributeError(
-            "several labels may hold for a row, so there is no classifier: keep the model, and "
-            "take values above 0"
-        )
+        """The model with the names, as that of `Classes`, a `MultiLabel`."""
+        named = MultiLabel(_support_only(model), self.names)
+        return named if self.table is None else OnTable(self.table, named)
+
+
+@struct
+class MultiLabel:
+    """A model with the names of labels of which several may hold: those of a value above 0."""
+
+    inner: Any  # rows -> (n, k)
+    labels: tuple = static()  # k names, in the order of the values
+
+    def __call__(self, x: Array) -> Array:
+        """Decision values, (n, d) -> (n, k)."""
+        return self.inner(x)
+
+    def predict(self, x: Any) -> Any:
+        """Which labels hold, (n, d) -> (n, k) numbers 0 and 1."""
+        return Labels(self.labels).predict(self.inner, x)
+
+    def __check__(self) -> None:
+        inner = self.inner
+        while isinstance(inner, Mapped):
+            inner = inner.inner
+        if getattr(inner, "scores", len(self.labels)) != len(self.labels):
+            raise ValueError(
+                f"there are {len(self.labels)} labels, but the model gives {inner.scores} values "
+                "for each row"
+            )
 
 
 @struct

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from ..checks import caller_stacklevel, shown
@@ -109,12 +111,9 @@ class Table:
             UserWarning: words that the training rows did not hold.
         """
         cells = cells_of(frame)
-        absent = [name for name in self.inputs if name not in cells]
-        if absent:
-            raise ValueError(
-                f"the table has no column {absent[0]!r}, which the model reads; it has "
-                f"{', '.join(map(str, list(cells)[:12]))}"
-            )
+        for name in self.inputs:
+            if name not in cells:
+                raise ValueError(no_column("the table has", name, self, list(cells)))
         lengths = {len(cells[name]) for name in self.inputs}
         if len(lengths) != 1:
             raise ValueError(f"the columns of the table differ in length: {sorted(lengths)}")
@@ -140,16 +139,31 @@ class Table:
         """The numbers of rows of a table; numbers (n, d) are as they are.
 
         Raises:
-            ValueError: rows with words that are no table.
+            ValueError: rows with words that are no table; an array of NumPy, or a list, with as
+                many columns as the table, which may hold its cells.
         """
         if is_table(x):
             return self.encode(x)
-        if not hasattr(x, "dtype") and np.asarray(x).dtype.kind in "OSU":
+        if isinstance(x, jax.Array) or hasattr(x, "tocsr") or hasattr(x, "length"):
+            return x
+        array = np.asarray(x)
+        is_cells = array.ndim == 2 and array.shape[1] == len(self.inputs) and not self._is_plain
+        if array.dtype.kind in "OSU" or is_cells:
+            numbers = "; numbers as those of data.x are an array of JAX" if is_cells else ""
             raise ValueError(
                 "the model reads a table: pass a data frame, or a dict, with the columns "
-                f"{', '.join(self.inputs[:12])}"
+                f"{', '.join(self.inputs[:12])}{numbers}"
             )
         return x
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether each cell is its own number."""
+        unchanged = (0.0, 1.0, False)
+        return all(
+            part.words is None and (part.shift, part.scale, part.has_missing) == unchanged
+            for part in self.parts
+        )
 
     def __str__(self) -> str:
         """The columns, and what they become."""
@@ -186,9 +200,29 @@ class OnTable:
             raise AttributeError("the model has no probabilities: make them with jaxsvm.calibrate")
         return self.inner.predict_proba(self.table.numbers(x))
 
+    def sets(self, x: Any) -> list[tuple]:
+        """The names of the classes in each row's set, of what `jaxsvm.conformal` gives."""
+        return self.inner.sets(self.table.numbers(x))
+
+    @property
+    def classes(self) -> tuple:
+        """The names of the classes, in the order of probabilities."""
+        return self.inner.classes
+
     def __check__(self) -> None:
         if not isinstance(self.table, Table):
             raise ValueError(f"table must be a Table, got {shown(self.table)}")
+
+
+def no_column(where: str, name: str, table: Table, there: list[str]) -> str:
+    """The sentence that a column is not there, and which one may be meant."""
+    strange = [str(other) for other in there if other not in (*table.inputs, table.target)]
+    similar = difflib.get_close_matches(name, strange, 1)
+    meant = f"; rename {similar[0]!r} if that is it" if similar else ""
+    return (
+        f"{where} no column {name!r}, which the model reads, but "
+        f"{', '.join(map(str, there[:12]))}{meant}"
+    )
 
 
 def is_table(x: Any) -> bool:

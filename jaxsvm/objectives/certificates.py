@@ -140,9 +140,9 @@ def certificate(
 def _of_columns(model: Any, data: Batch, lam: Any, certify: Any) -> Certificate:
     """The certificates of k targets, stacked."""
     k = data.y.shape[1]
-    if jnp.ndim(lam) not in (0, 1) or (jnp.ndim(lam) and len(lam) != k):
+    if np.ndim(lam) not in (0, 1) or (np.ndim(lam) and len(lam) != k):
         raise ValueError(f"lam must be one number, or one of each of the {k} targets")
-    lams = [lam] * k if jnp.ndim(lam) == 0 else list(lam)
+    lams = [lam] * k if np.ndim(lam) == 0 else list(lam)
     parts = [certify(_machine(model, c, k), column(data, c), lams[c]) for c in range(k)]
     stack: Any = jnp.stack if is_traced(parts) else np.stack
     return jax.tree.map(lambda *leaves: stack(leaves), *parts)

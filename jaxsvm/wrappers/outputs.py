@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..checks import integer
-from ..models import OneVsRest
+from ..models import MultiOutput
 from ..recipe import fields_of, replace, shares, sharing_of, solver
 from ..types import Solver
 from .problems import MaskedProblems, MaskedState, combine, stack_models
@@ -38,7 +38,7 @@ def multi_output(inner: Solver, *, outputs: int) -> Solver:
         outputs: k, >= 1; structure.
 
     Returns:
-        A solver for targets (n, k), with the sampler of `inner`; model `OneVsRest`, (n, d) ->
+        A solver for targets (n, k), with the sampler of `inner`; model `MultiOutput`, (n, d) ->
         (n, k), inside `Mapped` if there is a feature map; `model[c]` is that of column c. With
         missing targets a step without rows of a column leaves that column's state unchanged. Of
         weights (n, k) that are not one number or 0 in each row, solvers that read drawn rows take
@@ -66,7 +66,7 @@ def multi_output(inner: Solver, *, outputs: int) -> Solver:
             "multi_output takes a solver of labels -1 and +1 or of real targets, such as "
             "jaxsvm.kernel_svm(C, kernel); this one takes other targets"
         )
-    masked = MaskedProblems(fields, lambda y, weight: (y.T, weight.T), OneVsRest)
+    masked = MaskedProblems(fields, lambda y, weight: (y.T, weight.T), MultiOutput)
 
     def init(key, data):
         if data.weight.ndim == 2:
@@ -85,7 +85,7 @@ def multi_output(inner: Solver, *, outputs: int) -> Solver:
         if isinstance(state, MaskedState):
             return masked.model(state, data)
         targets = None if data is None else {"y": data.y.T}
-        return stack_models(inner, state, data, targets, OneVsRest)
+        return stack_models(inner, state, data, targets, MultiOutput)
 
     kind, hooks = (fields.targets, outputs), fields.hooks.for_columns()
     return replace(inner, init=init, update=update, model=model, targets=kind, hooks=hooks)

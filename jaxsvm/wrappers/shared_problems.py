@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..models import OneVsOne, OneVsRest
+from ..models import MultiOutput, OneVsOne, OneVsRest
 from ..types import Array, Sharing, row_weights
 
 MOST_CLASSES = 20  # of pairs whose decision values at all rows are held at the same time
@@ -83,7 +83,7 @@ def share_classes(inner: Sharing | None, classes: int) -> Sharing | None:
         every = jnp.arange(classes, dtype=y.dtype)[:, None]
         return jnp.where(y[None, :] == every, 1, -1).astype(y.dtype), None
 
-    return _share_on_all_rows(inner, classes, targets_at, split)
+    return _share_on_all_rows(inner, classes, targets_at, split, OneVsRest)
 
 
 def share_outputs(inner: Sharing | None, outputs: int) -> Sharing | None:
@@ -96,7 +96,7 @@ def share_outputs(inner: Sharing | None, outputs: int) -> Sharing | None:
     def split(y, weight):
         return y.T, weight.T if weight.ndim == 2 else None
 
-    return _share_on_all_rows(inner, outputs, targets_at, split)
+    return _share_on_all_rows(inner, outputs, targets_at, split, MultiOutput)
 
 
 def _share_on_all_rows(
@@ -104,6 +104,7 @@ def _share_on_all_rows(
     count: int,
     targets_at: Callable,
     split: Callable,  # (y, weight) -> targets (P, n), and weights (P, n) or None: those of the rows
+    stack: Callable,
 ) -> Sharing | None:
     """`Sharing` of problems of which each is on all rows."""
     if inner is None:
@@ -136,7 +137,7 @@ def _share_on_all_rows(
         return (new if shared.changes else shared), ends
 
     same = lambda values: values
-    return _share(inner, count, members, prepare, solve_all, targets_at, same, OneVsRest)
+    return _share(inner, count, members, prepare, solve_all, targets_at, same, stack)
 
 
 def _share(

@@ -422,3 +422,116 @@ def test_columns_of_codes_are_words(tmp_path):
     assert data.classes.table.names == ["code=17", "code=A1", "code=B2", "code=(missing)"]
     (data,) = load_csv(path, target=0, header=True, task="multiclass")
     assert data.classes.table.target == "code"
+
+
+# What was silently something else
+
+
+def scaled(**options):
+    return jaxsvm.dataset(CELLS, target="rich", scale=True, **options)
+
+
+def test_cells_in_an_array_are_not_taken_for_numbers_made_of_them():
+    only = {"age": np.arange(40.0) % 7, "size": np.arange(40.0) % 9, "y": np.tile(["a", "b"], 20)}
+    data = jaxsvm.dataset(only, target="y", scale=True)
+    run = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, KEY)
+    for model in (run, run.classifier):
+        assert model.predict(data.x).shape == (40,)
+        for cells in ([[70.0, 3.0]], np.array([[70.0, 3.0]])):
+            with pytest.raises(
+                ValueError, match="reads a table: pass .* the columns age, size; num"
+            ):
+                model.predict(cells)
+    plain = jaxsvm.fit(jaxsvm.linear_svm(1.0), jaxsvm.dataset(only, target="y"), KEY)
+    assert plain.predict(np.array([[3.0, 3.0]])).shape == (1,)
+
+
+def test_probabilities_and_sets_are_of_tables_too():
+    data = scaled()
+    found = jaxsvm.select(jaxsvm.linear_svm, data, KEY, C=np.array([0.1, 1.0]), progress=False)
+    chances = found.calibrated()
+    assert isinstance(chances, OnTable) and chances.classes == ("no", "yes")
+    assert np.allclose(chances.predict_proba(CELLS), chances.predict_proba(data.x))
+    assert found.conformal().sets(CELLS) == found.conformal().sets(data.x)
+    run = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, KEY)
+    own = jaxsvm.calibrate(run.classifier, data)
+    assert np.allclose(own.predict_proba(CELLS), jaxsvm.calibrate(run.model, data)(data.x))
+    assert jaxsvm.conformal(run.classifier, data).sets(CELLS)[0] in [
+        ("no",),
+        ("yes",),
+        (),
+        ("no", "yes"),
+    ]
+
+
+def test_intervals_of_real_targets_of_a_table():
+    cells = {"job": JOB[20:], "y": AGE[20:]}
+    data = jaxsvm.dataset(cells, target="y", task="regression")
+    run = jaxsvm.fit(jaxsvm.linear_svm(1.0, loss=jaxsvm.losses.squared), data, KEY)
+    ends = jaxsvm.conformal(run.model, data).predict(data.x)
+    inside = (ends[:, 0] <= cells["y"]) & (cells["y"] <= ends[:, 1])
+    assert ends.shape == (280, 2) and 0.85 < inside.mean() < 0.95
+
+
+def test_a_probe_on_rows_that_are_numbers_of_their_own_is_refused():
+    data = scaled()
+    test = {name: cells[100:] for name, cells in CELLS.items()}
+    probe = jaxsvm.error_on(jaxsvm.dataset(test, target="rich", scale=True))
+    with pytest.raises(ValueError, match="the rows of the probe were made numbers by themselves"):
+        jaxsvm.fit(jaxsvm.linear_svm(1.0), data, KEY, probe=probe)
+    probe = jaxsvm.error_on(jaxsvm.dataset(test, target="rich", like=data))
+    assert jaxsvm.fit(jaxsvm.linear_svm(1.0), data, KEY, probe=probe).finite
+
+
+def test_several_columns_of_a_table_are_targets():
+    tall, old = np.arange(N) % 3 == 0, np.where(np.isnan(AGE), np.nan, AGE > 50)
+    cells = {"job": JOB, "tall": tall, "age": AGE, "old": old}
+    data = jaxsvm.dataset(cells, target=["old", "tall"])
+    assert data.classes.names == ("old", "tall") and data.classes.table.inputs == ["job", "age"]
+    assert np.array_equal(data.y[:, 1] > 0, tall) and data.weight.shape == (N, 2)
+    assert np.array_equal(jaxsvm.column(data, "tall").y > 0, tall)
+    again = jaxsvm.dataset(cells, target=["old", "tall"], like=data)
+    assert np.array_equal(again.y, data.y) and again.classes.names == data.classes.names
+    run = jaxsvm.fit(jaxsvm.multi_output(jaxsvm.linear_svm(1.0), outputs=2), data, KEY)
+    labels = run.classifier
+    assert labels.inner.labels == ("old", "tall")
+    assert np.array_equal(labels.predict(cells), run.predict(cells))
+    real = jaxsvm.dataset(cells, target=["age", "old"], task="regression")
+    assert real.y.shape == (N, 2) and real.x.shape[1] == 5
+    assert jaxsvm.dataset(CELLS, target=["rich"]).classes.names == ("no", "yes")
+    with pytest.raises(ValueError, match="column of targets 'job' holds words: of several"):
+        jaxsvm.dataset(cells, target=["job", "tall"])
+    with pytest.raises(ValueError, match="no column 'wide', it has job"):
+        jaxsvm.dataset(cells, target=["wide", "tall"])
+    with pytest.raises(ValueError, match=r"named old, tall have no column 'wide'"):
+        jaxsvm.column(data, "wide")
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "message"),
+    [
+        ("day", [f"2026-01-{d:02d}" for d in range(1, 31)], "'day' holds 30 different words in 30"),
+        ("id", np.arange(30), "the column 'id' counts the rows from 0"),
+    ],
+)
+def test_columns_that_say_nothing_of_other_rows_are_named(name, cells, message, tmp_path):
+    table = {name: np.array(cells), "y": np.tile(["a", "b"], 15)}
+    with pytest.warns(UserWarning, match=message):
+        jaxsvm.dataset(table, target="y")
+    pd.DataFrame(table).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.warns(UserWarning, match=message):
+        load_csv(tmp_path / "a.csv", target="y")
+
+
+def test_messages_name_what_is_meant(tmp_path):
+    data = scaled()
+    wrong = {"age": AGE, "jbo": JOB, "open": CELLS["open"]}
+    with pytest.raises(ValueError, match="no column 'job'.*; rename 'jbo' if that is it"):
+        data.classes.table.encode(wrong)
+    with pytest.raises(ValueError, match=r"weight is the name 'age': pass .* frame\['age'\]"):
+        scaled(weight="age")
+    with pytest.warns(UserWarning, match="there are 25 classes in 60 rows, such as 0"):
+        (tmp_path / "price.csv").write_text(
+            "a,price\n" + "".join(f"{i % 4},{i % 25}\n" for i in range(60))
+        )
+        load_csv(tmp_path / "price.csv", target="price")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 from sklearn.svm import SVC, SVR, LinearSVC
@@ -187,6 +187,7 @@ def test_selection_is_by_the_share_of_wrong_labels(name, missing):
     assert isinstance(found.classes, Labels) and found.predict(X).shape == (N, 3)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**31))
 def test_no_threshold_has_a_larger_f1(seed):
     rng = np.random.default_rng(seed)
@@ -311,8 +312,12 @@ def test_what_takes_one_target_says_so():
         jaxsvm.select(MAKERS["linear"], data, KEY, C=np.array([1.0]), score="auc", progress=False)
     with pytest.raises(ValueError, match="primal is of one target a row"):
         jaxsvm.objectives.primal(found.model, data, 0.1)
-    with pytest.raises(AttributeError, match="several labels may hold"):
-        _ = found.classifier
+    for model in (found.model, found.classifier):
+        for leave in (jaxsvm.models.to_sklearn, lambda m: jaxsvm.models.to_libsvm(m, "/tmp/none")):
+            with pytest.raises(ValueError, match="takes a model of one target, and this one has 3"):
+                leave(model)
+    with pytest.raises(IndexError, match=r"there is no model\[3\], there are 3"):
+        found.model[3]
     with pytest.raises(ValueError, match="lam must be one number, or one of each of the 3"):
         jaxsvm.certificate(found.model, data, [0.1, 0.2])
     with pytest.raises(TypeError, match="expected a model of multi_output of 3"):
@@ -335,3 +340,17 @@ def test_steps_read_the_weights_of_each_target(weighted):
         one = jaxsvm.dataset(X[live], Y[live, c], weight[live])
         alone = jaxsvm.fit(solver, one, KEY, steps=20)
         assert np.allclose(run.model[c].w, alone.model.w, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["linear", "kernel"])
+def test_a_saved_model_keeps_the_names_of_labels(name, tmp_path):
+    data = jaxsvm.dataset(X, Y, task="multilabel", classes=["a", "b", "c"])
+    run = jaxsvm.fit(MAKERS[name](1.0), data, KEY)
+    jaxsvm.models.save(tmp_path / "model.npz", run.classifier)
+    model = jaxsvm.models.load(tmp_path / "model.npz")
+    assert model.labels == ("a", "b", "c") and np.array_equal(model.predict(X), run.predict(X))
+    assert np.allclose(model(X), run.model(X), atol=1e-6)
+    wrong = jaxsvm.models.MultiLabel(model.inner, ("a", "b"))
+    jaxsvm.models.save(tmp_path / "model.npz", wrong)
+    with pytest.raises(ValueError, match="there are 2 labels, but the model gives 3 values"):
+        jaxsvm.models.load(tmp_path / "model.npz")
