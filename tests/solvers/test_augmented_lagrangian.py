@@ -287,6 +287,7 @@ def test_many_classes_many_C_and_sparse_rows():
     )
 
 
+@pytest.mark.long
 def test_derivatives_are_those_of_the_interior_point_method(x64):
     data = dataset()
     slopes = [

@@ -85,6 +85,7 @@ def test_in_float32_the_gap_is_that_of_the_objective():
     assert float(result.info.loss[-1]) == pytest.approx(loss / N, rel=1e-4)
 
 
+@pytest.mark.long
 def test_it_keeps_the_promises_of_a_solver():
     data = rows(X[:24], Y[:24])
     check_solver(jaxsvm.crammer_singer(0.3, classes=K, tol=1e-6), data, steps=4)
@@ -127,6 +128,7 @@ def test_two_classes_are_the_machine_of_the_hinge():
     assert b[1] - b[0] == pytest.approx(float(binary.b), abs=1e-3)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", ["feature", "none"])
 @pytest.mark.parametrize("C", [0.05, 3.0])
 def test_derivatives_are_those_of_the_optimum(C, bias, x64):
@@ -148,6 +150,7 @@ def test_derivatives_are_those_of_the_optimum(C, bias, x64):
     np.testing.assert_allclose(jax.jacfwd(value)(at), differences, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 def test_derivatives_of_a_kernel_machine(x64):
     """By all features of an incomplete Cholesky factorisation, in the width of the kernel."""
 
@@ -163,6 +166,7 @@ def test_derivatives_of_a_kernel_machine(x64):
     assert float(jax.grad(value)(0.3)) == pytest.approx(float(difference), rel=1e-3)
 
 
+@pytest.mark.long
 def test_too_many_free_coefficients_make_nan(x64):
     data = rows()
     coef = jaxsvm.fit(
@@ -177,6 +181,7 @@ def test_too_many_free_coefficients_make_nan(x64):
     assert np.isfinite(jax.grad(total)(data.x, None)).all()
 
 
+@pytest.mark.long
 def test_vmap_over_problems_is_a_loop():
     """As in few-shot learning: several small data sets."""
     x = RNG.normal(size=(3, 15, D)).astype(np.float32)

@@ -207,6 +207,7 @@ def test_working_sets_take_columns_of_equal_violations(x64):
     np.testing.assert_allclose(one.model.w, both.model.w, rtol=1e-6)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_steps_that_find_no_descent_do_not_end_a_run(system, x64):
     """Few rows have curvature: whole steps of the model are far too long."""
@@ -308,6 +309,7 @@ def score(lam=0.03, ratio=0.7, x=X, weight=None, system=None, loss=losses.square
     return jnp.sum(jnp.tanh(model(jnp.asarray(X[:7] + 0.1))))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_derivatives_are_those_of_the_exact_solution(system, x64):
     direction = np.random.default_rng(5).normal(size=X.shape)
