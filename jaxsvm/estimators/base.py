@@ -42,6 +42,7 @@ from .preprocess import (
     pad_columns,
     to_train_dtype,
 )
+from .starts import Solution, digest_of, start_of, streams
 
 PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
 
@@ -106,6 +107,8 @@ class BaseSVM(BaseEstimator):
 
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
     _takes_columns = True  # whether y may be (n, k)
+    _last: Solution | None = None  # at which the next fit with `warm_start` begins
+    warm_start: Any = False
     _fitted_with: dict[str, Any]  # their values
     _centre: Any = 0.0  # subtracted from real targets in float64; part of a free intercept
     _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
@@ -245,10 +248,10 @@ class BaseSVM(BaseEstimator):
     ) -> tuple[Targets, np.ndarray]:
         """Set the fitted attributes from checked rows; the result is that of `_targets` and `_run`.
 
-        `more` are arguments of `_run`.
+        `more` are arguments of `_run`; without any the run may begin at the last solution.
         """
         targets = self._targets(y, weight)
-        return targets, self._run(x, targets, weight, **more)
+        return targets, self._run(x, targets, weight, **more or {"warm": self.warm_start})
 
     def _run(
         self,
@@ -260,11 +263,12 @@ class BaseSVM(BaseEstimator):
         state: Any = None,
         one_pass: bool = False,
         least: int = 0,
+        warm: bool = False,
     ) -> np.ndarray:
         """Train on checked rows; the result is the number (n,) of the merged row of each, or -1.
 
         `numbers` replace parameters of the same name. Rows are padded to at least the size of
-        `least` rows.
+        `least` rows. A `warm` run begins at the solution of the last one.
         """
         one = targets.value.ndim == 1  # rows of several targets stay apart
         rows = self._merged(x, targets.key, weight, targets.factors, least, merge=one)
@@ -279,6 +283,13 @@ class BaseSVM(BaseEstimator):
             columns, targets.value[index], rows.weight, query, any_unit=any_unit, packed=packed
         )
         key = self._next_key(state is None)
+        now = None
+        if self.warm_start:
+            shape = (0 if self._columns == "rows" else d, *targets.value.shape[1:])
+            same = digest_of(rows.x, targets.value[index])
+            now = Solution(spec.solver, None, targets.names, shape, same)
+        if now and warm:
+            state = start_of(self._last, now, targets.solver_of, key, data)
         while True:
             solver = targets.solver_of(spec.solver)
             fields = fields_of(solver)
@@ -298,12 +309,13 @@ class BaseSVM(BaseEstimator):
                 )
             if spec.instead is None or run.converged:
                 break
-            spec = spec.instead
+            spec, state = spec.instead, None
         warn_unless_accepted(run, spec, plan["tol"])
         model = compact(run.model, index, d)
         model = add_to_intercept(model, self._centre) if np.any(self._centre) else model
         self.model_ = model if targets.names is None else Classifier(model, targets.names)
         self._solver = spec.solver
+        self._last = now and now._replace(solver=spec.solver, state=run.state.solver)
         if spec.name is not None:
             self.solver_ = spec.name
         self._fitted_with = {name: getattr(self, name) for name in self._structure}
@@ -429,14 +441,6 @@ def _on_host(leaf: Any) -> Any:
         leaf.dtype, jax.dtypes.prng_key
     )
     return np.asarray(leaf) if is_array else leaf
-
-
-def streams(solver: Solver) -> bool:
-    """Whether a run can continue on other rows.
-
-    It can if steps read drawn rows and the state has no entry for each row.
-    """
-    return not solver.needs_all_rows and solver.residual_of == "batch"
 
 
 def warn_unless_accepted(run: Fit, spec: Spec, tol: float | None) -> None:

@@ -86,6 +86,8 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         if self.solver != "auto":
             return self.solver
         is_smooth = loss.curvature is not None
+        if self.warm_start and not is_smooth:  # those that can begin at a solution
+            return "sdca" if loss.quadratic is None or loops_are_slow() else "dual_descent"
         if is_smooth and loss.quadratic is not None and rows < x.shape[1]:
             return "newton" if loops_are_slow() else "dual_descent"
         name = fastest_linear(loss, rows, x.shape[1], not is_sparse(x))

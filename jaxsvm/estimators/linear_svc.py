@@ -68,6 +68,11 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
         probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
             decision values of five more fits, each without a fifth of the rows, stratified in their
             order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
+        warm_start: whether `fit` begins at the solution of the fit before, if that had
+            warm_start=True, too: by newton and proximal_newton at its weights, by other solvers on
+            the same rows only, else anew. "auto" then takes dual_descent for losses without a
+            continuous slope. Other classes or columns are refused, and so are interior_point and
+            augmented_lagrangian.
 
     Attributes:
         coef_: (1, d) or (k, d) weights; they may be set, and `sparsify` makes them sparse.
@@ -115,6 +120,7 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
         solver: str = "auto",
         l1_ratio: float = 0.5,
         probability: bool = False,
+        warm_start: bool = False,
     ) -> None:
         set_parameters(self, locals())
 

@@ -42,6 +42,11 @@ class LinearSVR(BaseRegressor, LinearSVM):
         solver: "auto", "newton", "augmented_lagrangian", "interior_point",
             "dual_descent" or "sdca". "auto" takes
             the fastest by the loss and the shape of the rows.
+        warm_start: whether `fit` begins at the solution of the fit before, if that had
+            warm_start=True, too: by newton and proximal_newton at its weights, by other solvers on
+            the same rows only, else anew. "auto" then takes dual_descent for losses without a
+            continuous slope. Other classes or columns are refused, and so are interior_point and
+            augmented_lagrangian.
 
     Attributes:
         coef_: (d,) weights; they may be set.
@@ -77,6 +82,7 @@ class LinearSVR(BaseRegressor, LinearSVM):
         max_iter: int = 1000,
         progress: bool = False,
         solver: str = "auto",
+        warm_start: bool = False,
     ) -> None:
         set_parameters(self, locals())
 

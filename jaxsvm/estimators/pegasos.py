@@ -58,6 +58,9 @@ class Pegasos(PartialFitMixin):
         probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
             decision values of five more fits, each without a fifth of the rows, stratified in their
             order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
+        warm_start: whether `fit` goes on from the fit before, if that had warm_start=True, too, as
+            `partial_fit` does: with its weights, their mean and the counter of steps. Other classes
+            or columns are refused.
 
     Attributes:
         coef_: (1, d) or (k, d) weights.
@@ -102,6 +105,7 @@ class Pegasos(PartialFitMixin):
         batch_size: int = 1,
         progress: bool = False,
         probability: bool = False,
+        warm_start: bool = False,
     ) -> None:
         set_parameters(self, locals())
 

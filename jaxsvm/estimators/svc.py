@@ -60,6 +60,9 @@ class SVC(KernelClassifier):
         multiclass: for more than two classes, "ovo", votes of one model for each pair, or "ovr",
             one model for each class against the rest.
         progress: whether there is a bar on the standard error stream.
+        warm_start: whether `fit` begins at the dual coefficients of the fit before, in proportion
+            to C, if that had warm_start=True, too. On other rows it begins anew; other classes or
+            columns are refused.
 
     Attributes:
         support_: (m,) indices of the support vectors, grouped by class; equal rows are listed with
@@ -118,6 +121,7 @@ class SVC(KernelClassifier):
         bias: str = "free",
         multiclass: str = "ovo",
         progress: bool = False,
+        warm_start: bool = False,
     ) -> None:
         set_parameters(self, locals())
 

@@ -15,11 +15,12 @@ from ..models import Mapped
 from ..recipe import Recipe, fields_of
 from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Batch, Solver
-from .base import Spec, streams
+from .base import Spec
 from .classifier import PartialFitMixin
 from .parameters import kernel_of, set_parameters, spaces_of
 from .preprocess import equal_trees
 from .regressor import BaseRegressor
+from .starts import streams
 
 EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 
@@ -125,6 +126,11 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
         probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
             decision values of five more fits, each without a fifth of the rows, stratified in their
             order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
+        warm_start: whether `fit` begins at the solution of the fit before, if that had
+            warm_start=True, too. Solvers that look at single rows go on as by `partial_fit`, newton
+            begins at the weights, and dual solvers at the coefficients, in proportion to C, on the
+            same rows only, else anew. Other classes or columns are refused, and so are solvers that
+            cannot.
 
     Attributes:
         classes_: (k,) class names.
@@ -162,6 +168,7 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
         random_state: Any = None,
         progress: bool = False,
         probability: bool = False,
+        warm_start: bool = False,
     ) -> None:
         set_parameters(self, locals())
 
@@ -189,6 +196,11 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
             the solver.
         random_state: int, `RandomState` or None; the seed of the key.
         progress: whether there is a bar on the standard error stream.
+        warm_start: whether `fit` begins at the solution of the fit before, if that had
+            warm_start=True, too. Solvers that look at single rows go on as by `partial_fit`, newton
+            begins at the weights, and dual solvers at the coefficients, in proportion to C, on the
+            same rows only, else anew. Other classes or columns are refused, and so are solvers that
+            cannot.
 
     Attributes:
         model_: the model of jaxsvm, for `jaxsvm.models.save`.
@@ -218,6 +230,7 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
         sampler: Any = None,
         random_state: Any = None,
         progress: bool = False,
+        warm_start: bool = False,
     ) -> None:
         set_parameters(self, locals())
 

@@ -35,6 +35,9 @@ class SVR(BaseRegressor, KernelSVM):
         verbose: whether there is a bar on the standard error stream, as by `progress`.
         max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
         progress: whether there is a bar on the standard error stream.
+        warm_start: whether `fit` begins at the dual coefficients of the fit before, in proportion
+            to C, if that had warm_start=True, too. On other rows it begins anew; other classes or
+            columns are refused.
 
     Attributes:
         support_: (m,) indices of the support vectors, in order.
@@ -74,6 +77,7 @@ class SVR(BaseRegressor, KernelSVM):
         verbose: bool = False,
         max_iter: int = -1,
         progress: bool = False,
+        warm_start: bool = False,
     ) -> None:
         set_parameters(self, locals())
 
