@@ -93,7 +93,8 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         factors: Any = 1.0
         if self.class_weight is not None:
             total, second = weight.sum(), weight @ is_second
-            share = np.maximum(np.stack([total - second, second]), np.finfo(float).tiny)
+            share = np.stack([total - second, second])
+            share = np.where(share > 0, share, total)  # an absent name has no rows to weigh
             factors = np.where(is_second, *(total / (2 * share))[::-1])
         return Targets(np.where(is_second, 1.0, -1.0), factors=factors)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import sklearn.svm
+from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification, make_regression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
@@ -84,11 +85,17 @@ def test_names_of_classes_of_each_column():
     ).all()
 
 
-def test_a_label_that_no_row_has_is_never_predicted():
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.filterwarnings("error")
+def test_a_label_that_no_row_has_is_never_predicted(class_weight):
     labels = Y.copy()
-    labels[:, 2] = 0
+    labels[:, 2:4] = 0, 1
     for machine in (estimators.SVC(), estimators.LinearSVC()):
-        assert (machine.fit(X, labels).predict(X)[:, 2] == 0).all()
+        machine.set_params(class_weight=class_weight).fit(X, labels)
+        predicted = machine.predict(X)
+        assert (predicted[:, 2] == 0).all() and (predicted[:, 3] == 1).all()
+        alone = clone(machine).fit(X, labels[:, 0])  # the other labels change nothing
+        np.testing.assert_array_equal(predicted[:, 0], alone.predict(X))
 
 
 @pytest.mark.parametrize(
