@@ -99,8 +99,8 @@ def pairs_of(data: Batch, per_query: bool = False, censored: bool = False) -> Pa
     present = weight > 0
     y = jnp.where(present, data.y, jnp.min(jnp.where(present, data.y, jnp.inf)))
     keys = (jnp.abs(y), (y < 0).astype(jnp.int32)) if censored else (y,)
-    *keys, row = sort_rows(*keys)
-    is_first = blocks_of(*keys).first == lax.iota(jnp.int32, n)
+    *in_order, row = sort_rows(*keys)
+    is_first = blocks_of(*in_order).first == lax.iota(jnp.int32, n)
     grade = at_rows(row, jnp.cumsum(is_first, dtype=jnp.int32) - 1)
     event = (y > 0).astype(weight.dtype) if censored else None
     lower = weight if event is None else weight * event

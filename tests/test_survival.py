@@ -374,6 +374,7 @@ def test_bad_input_gets_one_sentence():
     times = lambda *args, **options: jaxsvm.dataset(x, *args, task="survival", **options)
     late = "no event is earlier than the time of another row of its query"
     good = times([1.0, -1.0, 2.0])
+    times([-1.0, 2.0, -2.0])  # has a pair, of equal times
     for call, expected in (
         (lambda: times([1.0, 0.0, 2.0]), "y must hold times, .*finite and not 0, got 0$"),
         (lambda: times([1.0, np.nan, 2.0]), "y holds a NaN"),
