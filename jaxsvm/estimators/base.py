@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .. import samplers
 from ..checks import caller_stacklevel, x64_enabled
@@ -28,7 +28,6 @@ from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, compact, inner_of, on_rows
 from .parameters import divides_rows, is_matrix, may_widen, takes_matrix
 from .preprocess import (
-    FLOATS,
     apply,
     batch,
     bucket_size,
@@ -41,6 +40,7 @@ from .preprocess import (
     on_cpu,
     pad_columns,
     to_train_dtype,
+    validate,
 )
 from .starts import Solution, digest_of, start_of, streams
 
@@ -166,12 +166,10 @@ class BaseSVM(BaseEstimator):
             raise ValueError(
                 "X or y has masked entries, which are no numbers: drop such rows or fill them in"
             )
-        X, y = validate_data(
+        X, y = validate(
             self,
             X,
             y,
-            accept_sparse="csr",
-            dtype=FLOATS,
             reset=reset,
             y_numeric=isinstance(self, RegressorMixin),
             multi_output=self._takes_columns and has_columns(y),
@@ -353,7 +351,7 @@ class BaseSVM(BaseEstimator):
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
-        return self._values(validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False))
+        return self._values(validate(self, X, reset=False))
 
     def _decision_model(self) -> Any:
         """The model whose values are the decision values."""

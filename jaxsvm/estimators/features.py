@@ -9,7 +9,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .. import features
 from ..checks import integer
@@ -17,7 +17,7 @@ from ..data import dataset
 from ..data.from_scipy import is_sparse
 from ..kernels import Kernel
 from .parameters import kernel_of, set_parameters
-from .preprocess import FLOATS, apply, make_seed, to_train_dtype
+from .preprocess import apply, make_seed, to_train_dtype, validate
 
 
 class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -32,7 +32,7 @@ class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Draw the map for rows like X, (n, d); y is ignored."""
         integer("n_components", self.n_components, 1)
-        x = to_train_dtype(validate_data(self, X, accept_sparse="csr", dtype=FLOATS))
+        x = to_train_dtype(validate(self, X))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x)
         self.phi_ = self._map(jax.random.key(make_seed(self.random_state)), kernel, x)
         self._n_features_out = jax.eval_shape(
@@ -43,9 +43,7 @@ class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """Features, (n, d) -> (n, n_components)."""
         check_is_fitted(self, "phi_")
-        return apply(
-            self.phi_, validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-        )
+        return apply(self.phi_, validate(self, X, reset=False))
 
 
 class NystromFeatures(Map):

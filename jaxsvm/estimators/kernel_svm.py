@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .. import kernels
 from ..data.from_scipy import is_sparse
@@ -19,7 +19,7 @@ from .compact import inner_of, on_rows
 from .functions import as_numbers, is_function, is_table, is_traceable, kernel_matrix
 from .pairs import Pairs, by_opponent, pair_coef
 from .parameters import gamma_of, is_matrix, kernel_of
-from .preprocess import FLOATS
+from .preprocess import validate
 
 # blocks of rows at most where max_iter is -1
 MAX_BLOCKS = 2000
@@ -95,7 +95,7 @@ class KernelSVM(BaseSVM):
         self.shape_fit_ = rows.shape if hasattr(rows, "shape") else (len(rows),)
         del self.n_features_in_
         if is_table(rows):  # names and the number of columns are kept
-            validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=True)
+            validate(self, X, reset=True)
         return matrix, y, weight
 
     def _scores(self, X: Any) -> np.ndarray:
@@ -103,7 +103,7 @@ class KernelSVM(BaseSVM):
         if self._kernel_rows is None:
             return super()._scores(X)
         if hasattr(self, "n_features_in_"):
-            X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+            X = validate(self, X, reset=False)
         return self._values(kernel_matrix(self.kernel, as_numbers(X), self._kernel_rows))
 
     # The dual solution.

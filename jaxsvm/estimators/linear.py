@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.linear_model._base import SparseCoefMixin
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .. import samplers
 from ..data.from_scipy import is_mostly_zeros, is_sparse, sparsify
@@ -28,7 +28,7 @@ from ..recipe import check_choice, check_positive, fields_of
 from ..types import Hooks, Loss
 from .base import BaseSVM, MergedRows, Spec, Targets, steps_of_state
 from .compact import inner_of
-from .preprocess import FLOATS, on_cpu
+from .preprocess import on_cpu, validate
 
 # residuals to stop at, as shares of `tol`: objectives are then at most LIBLINEAR's at its `tol`; a
 # warning comes above `tol`
@@ -197,7 +197,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        X = validate(self, X, reset=False)
         return safe_sparse_dot(on_cpu(X), self.coef_.T, dense_output=True) + self.intercept_
 
 

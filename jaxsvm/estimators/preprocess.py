@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
 from ..checks import x64_enabled
 from ..data.from_arrays import check_finite, checked_batch
@@ -21,6 +22,41 @@ from ..types import Batch
 
 FLOATS = [np.float64, np.float32]
 SIZES = (256, 4096)  # rows of the programs that predict
+
+
+def validate(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+    """`validate_data` of rows of numbers, and of targets.
+
+    Raises:
+        ValueError: as it does; of words it says where they are and what to do.
+    """
+    try:
+        return validate_data(estimator, X, *y, accept_sparse="csr", dtype=FLOATS, **options)
+    except ValueError as error:
+        problem, _, word = str(error).partition(": ")
+        if problem != "could not convert string to float":
+            raise
+        names = X.columns if hasattr(X, "columns") else ()
+        places = [f"column {name!r} of X" for name in names if holds_words(X[name])]
+        place = (places or ["X" if holds_words(X) else "y"])[0]
+        advice = (
+            "give numbers, or take a classifier"
+            if place == "y"
+            else "encode them by sklearn.preprocessing.OneHotEncoder in a pipeline, or train by "
+            "jaxsvm.fit on jaxsvm.dataset(frame, target=...)"
+        )
+        raise ValueError(f"{place} holds words, such as {word}: {advice}") from error
+
+
+def holds_words(values: Any) -> bool:
+    """Whether an array or a column is of words, which NumPy cannot read as numbers."""
+    if is_sparse(values):
+        return False
+    try:
+        np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        return True
+    return False
 
 
 def on_cpu(x: Any) -> Any:
