@@ -398,6 +398,7 @@ def test_bad_input_gets_one_sentence():
             lambda: times(np.sign([1, -1, 1]) * (1.7e9 + np.arange(3))),
             "moves a time by 2 and makes different times of a query equal: number them from 1 on",
         ),
+        (lambda: times([1.7e9, -1.7e9 - 1, 3e9]), "moves a time by 1 and makes"),
         (
             lambda: objectives.concordance_on(good._replace(y=-jnp.abs(good.y))),
             "no row has an event",
