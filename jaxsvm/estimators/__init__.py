@@ -19,6 +19,7 @@ from .nu_svr import NuSVR as NuSVR
 from .one_class_svm import OneClassSVM as OneClassSVM
 from .pegasos import Pegasos as Pegasos
 from .ranker import Ranker as Ranker
+from .sgd_one_class_svm import SGDOneClassSVM as SGDOneClassSVM
 from .survival_svm import SurvivalSVM as SurvivalSVM
 from .svc import SVC as SVC
 from .svc_cv import SVCCV as SVCCV
@@ -39,6 +40,7 @@ __all__ = [
     "OneClassSVM",
     "Pegasos",
     "Ranker",
+    "SGDOneClassSVM",
     "SVC",
     "SVCCV",
     "SVMClassifier",

@@ -11,12 +11,45 @@ from sklearn.utils.validation import _num_samples
 
 from ..models import check_values
 from ..solvers import one_class
-from .base import Spec
+from .base import BaseSVM, Spec
 from .kernel_svm import KernelSVM
 from .parameters import set_parameters
 
 
-class OneClassSVM(OutlierMixin, KernelSVM):
+class OutlierDetector(OutlierMixin, BaseSVM):
+    """A machine f(x) - rho for the support of a distribution, trained without targets."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Train a new model.
+
+        Args:
+            X: (n, d) rows, an array or any sparse matrix; of a precomputed kernel (n, n).
+            y: ignored.
+            sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
+        """
+        return self._fit(X, sample_weight, True)
+
+    def _fit(self, X: Any, sample_weight: Any, reset: bool, **more: Any) -> Self:
+        with self._restore_on_error():
+            x, y, weight = self._checked(X, np.zeros(_num_samples(X)), sample_weight, reset)
+            self._train(x, y, weight, **more)
+            self.offset_ = -self.intercept_
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Decision values f(x) - rho, (n, d) -> (n,): > 0 inside, < 0 outside."""
+        return check_values(self._scores(X).ravel()).astype(np.float64)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """The values f(x), (n, d) -> (n,)."""
+        return self.decision_function(X) + self.offset_
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n, d) -> (n,): 1 inside, -1 outside."""
+        return np.where(self.decision_function(X) >= 0, 1, -1).astype(np.intp)
+
+
+class OneClassSVM(OutlierDetector, KernelSVM):
     """A detector of outliers: f(x) >= rho holds for all but a share nu of the training rows.
 
     It has the parameters and attributes of scikit-learn's `OneClassSVM`, and solves its problem,
@@ -87,29 +120,3 @@ class OneClassSVM(OutlierMixin, KernelSVM):
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         solver = one_class(self.nu, self._kernel(rows), rounds=self._rounds())
         return Spec(solver, steps=1, tol=self.tol)
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Train a new model.
-
-        Args:
-            X: (n, d) rows, an array or any sparse matrix; of a precomputed kernel (n, n).
-            y: ignored.
-            sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
-        """
-        with self._restore_on_error():
-            x, y, weight = self._checked(X, np.zeros(_num_samples(X)), sample_weight, reset=True)
-            self._train(x, y, weight)
-            self.offset_ = -self.intercept_
-        return self
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Decision values f(x) - rho, (n, d) -> (n,): > 0 inside, < 0 outside."""
-        return check_values(self._scores(X).ravel()).astype(np.float64)
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """The values f(x), (n, d) -> (n,)."""
-        return self.decision_function(X) + self.offset_
-
-    def predict(self, X: Any) -> np.ndarray:
-        """(n, d) -> (n,): 1 inside, -1 outside."""
-        return np.where(self.decision_function(X) >= 0, 1, -1).astype(np.intp)

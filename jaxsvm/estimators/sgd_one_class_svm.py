@@ -1,0 +1,168 @@
+"""Linear machines for the support of a distribution, by stochastic subgradients."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from .. import samplers
+from ..checks import number
+from ..engines.gradient_descent import descent, gradient
+from ..recipe import loss, solver
+from ..schedules import inverse_time
+from ..types import Loss, Solver
+from ..wrappers import averaged
+from .base import Spec
+from .one_class_svm import OutlierDetector
+from .parameters import set_parameters
+from .pegasos import growing, mean_sqnorm
+
+
+@loss
+def shortfall() -> Loss:
+    """The loss max(0, -f) of scores below 0; targets are not read.
+
+    Example:
+        >>> shortfall()(jnp.array([-2.0, 1.0]), jnp.zeros(2)).tolist()
+        [2.0, 0.0]
+    """
+    return Loss(
+        lambda f, y: jnp.maximum(-f, 0), lambda f, y: -(f < 0).astype(f.dtype), labels=False
+    )
+
+
+@solver
+def one_class_descent(nu: float, *, scale: float) -> Solver:
+    """Minimise nu/2 |w|^2 - nu rho + mean_i weight_i max(0, rho - <w, x_i>) by subgradients.
+
+        eta = 1 / (nu t + 1),  t = 1, 2, ...;   V = {i in batch: <w, x_i> < rho}
+        w = (1 - nu eta) w + eta sum_V x_i / |batch|
+        rho = rho + scale eta (nu - |V| / |batch|)
+
+    Rows in another unit, and `scale` with them, have the same steps in that unit.
+
+    Args:
+        nu: share of the rows outside, in (0, 1].
+        scale: mean |x_i|^2, the unit of rho, > 0.
+
+    Returns:
+        A solver on drawn rows, which do not read targets; model `Linear`, <w, x> - rho.
+
+    Raises:
+        ValueError: nu not in (0, 1].
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [2.0]], [0.0, 0.0], task="regression")
+        >>> run = jaxsvm.fit(one_class_descent(1.0, scale=2.5), data, jax.random.key(0), steps=4000)
+        >>> round(float(run.model.w[0]), 1)
+        1.5
+    """
+    known = number("nu", nu)
+    if known is not None and not 0 < known <= 1:
+        raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
+    step, bias_step = (
+        optax.scale_by_learning_rate(inverse_time(unit / nu, 1 / nu)) for unit in (1, scale)
+    )
+    pull = optax.stateless(lambda grads, params: grads._replace(b=grads.b + nu))
+    return gradient(
+        shortfall(), optax.chain(pull, descent(nu, step, "free", bias_step=bias_step)), bias="free"
+    )
+
+
+class SGDOneClassSVM(OutlierDetector):
+    """A detector of outliers, <w, x> >= rho for all but a share nu of the rows, on any number.
+
+        minimise nu/2 |w|^2 - nu rho + mean_i weight_i max(0, rho - <w, x_i>)
+
+    That is nu times 1/2 |w|^2 - rho + mean_i max(0, rho - <w, x_i>) / nu, the problem of
+    scikit-learn's `SGDOneClassSVM`, and of `OneClassSVM(kernel="linear")` with w and rho divided
+    by nu times the number of rows. Its parameters are there as far as the method has them. Steps
+    are 1/(nu t + 1), in units of the rows, so that they need no scaling. There is no stopping
+    criterion: `fit` makes `max_iter` passes, `partial_fit` one. For kernels put a feature map in
+    front, `make_pipeline(FourierFeatures(), SGDOneClassSVM())`.
+
+    Args:
+        nu: upper bound of the share of training rows outside, in (0, 1].
+        max_iter: passes over the rows, >= 1, rounded up to whole chunks of steps. Equal rows are
+            one row of a larger weight.
+        shuffle: whether each pass has the rows in a random order, else rows are drawn one by one
+            with repetition.
+        verbose: whether there is a bar on the standard error stream, as by `progress`.
+        random_state: int, `RandomState` or None; the order of rows.
+        warm_start: whether `fit` goes on from the fit before, if that had warm_start=True, too, as
+            `partial_fit` does. Rows of another number of columns are refused.
+        average: whether the model is the mean of the iterates with weights 1, 2, ..., else the last
+            one.
+        batch_size: rows of a step, >= 1.
+        progress: whether there is a bar on the standard error stream.
+
+    Attributes:
+        coef_: (1, d) weights.
+        offset_: (1,) rho; `decision_function` is `score_samples` less rho.
+        intercept_: (1,) -rho.
+        n_iter_: passes made.
+        model_: the model <w, x> - rho of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
+
+    Raises:
+        ValueError: from `fit`, for a parameter out of its range.
+
+    Example:
+        >>> rows = [[1.0, 1.2], [1.1, 0.9], [0.9, 1.0], [1.2, 1.1], [1.0, 1.0]]
+        >>> clf = SGDOneClassSVM(nu=0.1, random_state=0).fit(rows)
+        >>> clf.predict([[1.1, 1.1], [-1.0, 0.5]]).tolist()
+        [1, -1]
+
+    Reference: B. Schoelkopf, J. Platt, J. Shawe-Taylor, A. Smola, R. Williamson, Estimating the
+        support of a high-dimensional distribution, Neural Computation 13, 2001; L. Bottou,
+        Stochastic gradient descent tricks, in Neural Networks: Tricks of the Trade, 2012.
+    """
+
+    _structure = ("average",)
+    _mean_sqnorm: float
+
+    def __init__(
+        self,
+        nu: float = 0.5,
+        *,
+        max_iter: int = 20,
+        shuffle: bool = True,
+        verbose: int = 0,
+        random_state: Any = None,
+        warm_start: bool = False,
+        average: bool = True,
+        batch_size: int = 1,
+        progress: bool = False,
+    ) -> None:
+        set_parameters(self, locals())
+
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+        if previous is None:  # the unit of rho stays that of the first rows
+            self._mean_sqnorm = mean_sqnorm(rows.x, rows.copies) or 1.0
+        solver = one_class_descent(self.nu, scale=self._mean_sqnorm)
+        choose = samplers.epochs if self.shuffle else samplers.uniform
+        return Spec(
+            averaged(solver, weights=growing) if self.average else solver,
+            passes=self.max_iter,
+            sampler=choose(self.batch_size),
+        )
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Continue training by one pass over more rows, or start.
+
+        Args:
+            X: (n, d) rows.
+            y: ignored.
+            sample_weight: (n,) weights, >= 0, relative to the rows of one call.
+        """
+        first = not hasattr(self, "fit_")
+        return self._fit(X, sample_weight, first, **self._partial_options(first))
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """(1, d) weights."""
+        return np.atleast_2d(super().coef_)
