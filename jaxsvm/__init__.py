@@ -7,7 +7,7 @@ A map of the package. Each name has its own help, such as `help(jaxsvm.fit)`.
     solvers      pegasos, sdca, newton, decomposition and 40 others: dir(jaxsvm.solvers)
     pieces       losses, kernels, features, samplers, schedules, projections, averaging, budget
     wrappers     averaged, on_features, one_vs_rest, one_vs_one, multi_output: solver -> solver
-    loops        fit, select, sweep, stream, step; fast_loops, cache_programs
+    loops        fit, select, metric_search, sweep, stream, step; fast_loops, cache_programs
     results      Fit: model, predict, classifier, status, info; Selection; models: save, load
     answers      calibrate, conformal
     judgement    certificate, kkt_residual; metrics: error_on, risk_on, auc_on; objectives

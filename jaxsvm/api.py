@@ -45,6 +45,7 @@ from .loops import Selection as Selection
 from .loops import cache_programs as cache_programs
 from .loops import fast_loops as fast_loops
 from .loops import fit as fit
+from .loops import metric_search as metric_search
 from .loops import select as select
 from .loops import step as step
 from .loops import stream as stream

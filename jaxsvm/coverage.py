@@ -166,7 +166,7 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
             f"{shown(model)}"
         )
     check_weights("data", data)
-    names = getattr(model, "classes", None)  # of a `Classifier`, or of probabilities
+    names: Any = getattr(model, "classes", None)  # of a `Classifier`, or of probabilities
     inner = model.inner if isinstance(model, Classifier) else model
     traced = is_traced(inner, data)
     values = inner(data.x) if traced else decision_values(inner, data.x)

@@ -43,12 +43,14 @@ def fit_table(
     Raises:
         ValueError: no column is left; one that holds no cell.
     """
-    one = isinstance(target, str)
-    inputs = [name for name in cells if name not in ((target,) if one else target or ())]
+    targets = [target] if isinstance(target, str) else list(target or ())
+    inputs = [name for name in cells if name not in targets]
     if not inputs:
         raise ValueError("the table has no column beside the target")
     columns = tuple(tuple(_fitted(name, cells[name], scale)) for name in inputs)
-    return Table(columns, target, list(cells).index(target)) if one else Table(columns)
+    if not isinstance(target, str):
+        return Table(columns)
+    return Table(columns, target, list(cells).index(target))
 
 
 def _fitted(name: str, cells: np.ndarray, scale: bool) -> Column:

@@ -2,6 +2,7 @@
 
 from .fitting import fit as fit
 from .fitting import step as step
+from .learned_metric import metric_search as metric_search
 from .program_cache import cache_programs as cache_programs
 from .saving import SaveError as SaveError
 from .selecting import C_grid as C_grid

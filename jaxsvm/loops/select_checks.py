@@ -168,10 +168,10 @@ def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> 
         )
     if groups is not None:
         raise ValueError("folds that are given row by row take no groups: leave groups out")
-    if given.min() < -1 or given.max() < 1:
+    if given.min() < -1 or given.max() < 0 or given.min() == given.max():
         raise ValueError(
-            "folds must be numbered 0, 1, ..., at least two of them, -1 for rows that are always "
-            f"trained on, got {given.min()} to {given.max()}"
+            "folds must be numbered 0, 1, ..., -1 for rows that are always trained on, so that "
+            f"each leaves rows to train on, got {given.min()} to {given.max()}"
         )
     fold[live] = given[live]
     return fold

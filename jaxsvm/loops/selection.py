@@ -74,8 +74,10 @@ class Scores:
 
     @property
     def se(self) -> np.ndarray:
-        """The standard error of the mean over the folds, (k_1, ..., k_a)."""
+        """The standard error of the mean over the folds, (k_1, ..., k_a); nan of one fold."""
         values = np.asarray(self.folds, np.float64)
+        if values.shape[-1] == 1:  # one fold does not tell
+            return np.full(values.shape[:-1], np.nan)
         with np.errstate(invalid="ignore"):
             return np.std(values, axis=-1, ddof=1) / np.sqrt(values.shape[-1])
 
@@ -108,7 +110,7 @@ class Scores:
         mean, place = self.mean, self.place
         if self.points is not None:
             return place
-        limit = mean[place] + self.se[place]
+        limit = mean[place] + np.nan_to_num(self.se[place])
         return _strongest(np.isfinite(mean) & (mean <= limit), self.axes)
 
     def at(self, place: tuple[int, ...]) -> dict[str, Any]:

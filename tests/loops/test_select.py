@@ -483,7 +483,7 @@ def test_bad_input():
         call(machine, DATA, KEY, folds=(Y < 0).astype(int), **axes)
     with pytest.raises(ValueError, match="fold 1 holds no row"):
         call(machine, DATA, KEY, folds=2 * (np.arange(200) % 2), **axes)
-    with pytest.raises(ValueError, match="at least two of them"):
+    with pytest.raises(ValueError, match="so that each leaves rows to train on"):
         call(machine, DATA, KEY, folds=np.zeros(200, int), **axes)
     with pytest.raises(ValueError, match="score must be one of 'error', 'risk'"):
         call(machine, DATA, KEY, score="accuracy", **axes)
