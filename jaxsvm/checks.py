@@ -441,7 +441,8 @@ def calling(name: str, fn: Any, form: str, *args: Any) -> Iterator[None]:
         TypeError, ValueError: with the message of the function quoted; one of this package, whose
             sentences say what is wrong, raises its own.
     """
-    if (getattr(fn, "__module__", None) or "").partition(".")[0] == __package__:
+    module = getattr(getattr(fn, "func", fn), "__module__", None)  # func: of a partial
+    if (module or "").partition(".")[0] == __package__:
         yield
         return
     try:

@@ -16,6 +16,7 @@ from .low_rank import low_rank_bound as low_rank_bound
 from .nystrom_map import Nystrom as Nystrom
 from .nystrom_map import nystrom as nystrom
 from .orthogonal_fourier import orthogonal as orthogonal
+from .pivots import random_pivots as random_pivots
 from .random_fourier import Fourier as Fourier
 from .random_fourier import fourier as fourier
 from .tensor_sketch_map import TensorSketch as TensorSketch
@@ -37,6 +38,7 @@ __all__ = [
     "low_rank_bound",
     "nystrom",
     "orthogonal",
+    "random_pivots",
     "tensor_sketch",
     "uniform",
 ]

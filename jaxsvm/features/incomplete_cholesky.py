@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,11 @@ from jax import lax
 from ..checks import integer, matrix
 from ..checks import key as check_key
 from ..kernels import Kernel, as_kernel, holds_precomputed
-from ..numerics import accum_dtype, argmax_value, dot, is_traced, sample_proportional
+from ..numerics import accum_dtype, argmax_value, is_traced, sample_proportional
 from ..recipe import cast, check_nonnegative, struct
-from ..types import Array, Batch, Scalar
+from ..types import Array, Scalar
 from .nystrom_map import Nystrom
+from .pivots import Factor, add_column, empty_factor, laid_out
 
 WIDTH = 32  # the number of features is a multiple of it, so that programs are shared
 
@@ -30,15 +31,6 @@ class Cholesky(Nystrom):
 
     residual: Array  # ()  tr(K - F F') / tr(K) on the rows of the factorisation
     pivots: Array  # (s,)  int32, rows of the pivots in order; -1: none
-
-
-class Factor(NamedTuple):
-    """An incomplete factorisation F F' of a kernel matrix."""
-
-    rank: Array  # ()  int32, columns made
-    columns: Array  # (r, n)  F', rows beyond `rank` are 0
-    residual: Array  # (n,)  the diagonal of K - F F', >= 0
-    pivots: Array  # (r,)  int32; -1 beyond `rank`
 
 
 def cholesky(
@@ -120,20 +112,13 @@ def cholesky(
         return _map_of(kernel, rows, factor.pivots, share)
     with jax.enable_x64(True):
         wide_kernel, wide_rows, wide_tol = cast((kernel, rows, float(tol)), jnp.float64)
-        laid_out = wide_kernel.layout(_unlabelled(wide_rows)).x
         factor, wide_share = _factorise(
-            wide_kernel, wide_rows, wide_tol, key, eps, rank, laid_out=laid_out
+            wide_kernel, wide_rows, wide_tol, key, eps, rank, laid_out(wide_kernel, wide_rows)
         )
         size = min(rank, -(-max(int(factor.rank), 1) // WIDTH) * WIDTH)
         map64 = _map_of(wide_kernel, wide_rows, factor.pivots[:size], wide_share)
     whitening, residual = map64.whitening.astype(rows.dtype), map64.residual.astype(rows.dtype)
     return Cholesky(kernel, _rows_at(rows, map64.pivots), whitening, residual, map64.pivots)
-
-
-def _unlabelled(x: Any) -> Batch:
-    """The rows as a data set, which `Kernel.layout` takes."""
-    ones = jnp.ones(x.shape[0], x.dtype)
-    return Batch(x, ones, jnp.arange(x.shape[0], dtype=jnp.int32), ones)
 
 
 def _rows_at(x: Any, pivots: Array) -> Any:
@@ -148,14 +133,14 @@ def _factorise(
     key: Array | None,
     eps: float,
     rank: int,
-    laid_out: Any = None,
+    rows: Any = None,
 ) -> tuple[Factor, Array]:
     """The factorisation, and the share of the trace that is left.
 
-    `laid_out` are the rows in the layout of the kernel; None: not known yet.
+    `rows` are those of x in the layout of the kernel; None: not known yet.
     """
     diagonal = kernel.diag(x)
-    rows: Any = kernel.layout(_unlabelled(x)).x if laid_out is None else laid_out
+    rows = laid_out(kernel, x) if rows is None else rows
     trace = jnp.sum(diagonal)
     rounding = eps * jnp.max(diagonal)
 
@@ -171,17 +156,11 @@ def _factorise(
         floor = rounding * (factor.rank + 1).astype(diagonal.dtype)
         return sample_proportional(jnp.where(factor.residual > floor, factor.residual, 0), u)[0]
 
-    def add_column(factor):
+    def add_pivot(factor):
         p = choose(factor)
-        column = kernel(rows[p[None]], rows)[0] - dot(factor.columns[:, p], factor.columns)
-        column = column / jnp.sqrt(factor.residual[p])
-        residual = jnp.maximum(factor.residual - column * column, 0).at[p].set(0)
-        columns = factor.columns.at[factor.rank].set(column)
-        return Factor(factor.rank + 1, columns, residual, factor.pivots.at[factor.rank].set(p))
+        return add_column(factor, p, kernel(rows[p[None]], rows)[0])
 
-    zero, none = jnp.zeros((), jnp.int32), jnp.full(rank, -1, jnp.int32)
-    empty = Factor(zero, jnp.zeros((rank, x.shape[0]), diagonal.dtype), diagonal, none)
-    factor = lax.while_loop(should_continue, add_column, empty)
+    factor = lax.while_loop(should_continue, add_pivot, empty_factor(diagonal, rank))
     return factor, jnp.sum(factor.residual) / jnp.where(trace > 0, trace, 1)
 
 

@@ -16,6 +16,13 @@ from ..kernels import Kernel
 from ..numerics import accum_dtype, blocked, sqdist, sqnorms
 from ..recipe import check_positive
 from ..types import Array, SparseRows
+from .pivots import random_pivots
+
+
+def choice(name: str) -> Callable:
+    """A choice of landmarks by its name, one of `names.LANDMARKS`."""
+    factories = {f.__name__: f for f in (k_means, leverage_scores, random_pivots)}
+    return factories[name]() if name in factories else uniform
 
 
 def uniform(key: Array, kernel: Kernel, x: Array, count: int) -> Array:

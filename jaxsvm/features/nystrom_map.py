@@ -123,7 +123,8 @@ def nystrom(
         landmarks: their number, <= n; or the landmarks (s, d).
         eps: eigenvalues below it are dropped, >= 0; those below s eps_machine D_11 always are.
         choose: (key, kernel, x, s) -> (s, d): `features.uniform`, `features.k_means()`,
-            `features.leverage_scores()`.
+            `features.leverage_scores()`, `features.random_pivots()`. Among rows, random pivots
+            leave the least of the kernel where its eigenvalues fall fast.
 
     Returns:
         A map (..., d) -> (..., s), a pytree.
@@ -168,6 +169,8 @@ def nystrom(
             )
         size = 3 * 8 * int(landmarks) ** 2
         check_bytes(f"the kernel among {landmarks:,} landmarks", size, "lower landmarks")
+        if is_traced(key, kernel, x) and isinstance(x, np.ndarray):
+            x = jnp.asarray(x)
         with calling("choose", choose, "of key, kernel, rows and their number to landmarks", x):
             rows: Any = choose(key, kernel, x, int(landmarks))
     else:

@@ -1,0 +1,202 @@
+"""Pivots of a kernel matrix: columns of its Cholesky factor, and random pivots in blocks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..checks import check_bytes, integer
+from ..kernels import Kernel
+from ..numerics import accum_dtype, dot, is_traced, sample_proportional, sqnorms, top_k_index
+from ..types import Array, Batch
+
+PROPOSALS = 2  # rows drawn for each pivot of a block; a rejected one takes no kernel column
+
+
+class Factor(NamedTuple):
+    """An incomplete factorisation F F' of a kernel matrix."""
+
+    rank: Array  # ()  int32, columns made
+    columns: Array  # (r, n)  F', rows beyond `rank` are 0
+    residual: Array  # (n,)  the diagonal of K - F F', >= 0
+    pivots: Array  # (r,)  int32; -1 beyond `rank`
+
+
+def empty_factor(diagonal: Array, rank: int) -> Factor:
+    """A factor without columns of a matrix with this diagonal (n,), with space for `rank`."""
+    columns = jnp.zeros((rank, diagonal.shape[0]), diagonal.dtype)
+    return Factor(jnp.zeros((), jnp.int32), columns, diagonal, jnp.full(rank, -1, jnp.int32))
+
+
+def add_column(factor: Factor, p: Array, values: Array) -> Factor:
+    """The factor with the column of the pivot p, of which `values` (n,) are the kernel values."""
+    root = jnp.sqrt(factor.residual[p])
+    column = ((values - dot(factor.columns[:, p], factor.columns)) / root).at[p].set(root)
+    residual = jnp.maximum(factor.residual - column * column, 0).at[p].set(0)
+    columns = factor.columns.at[factor.rank].set(column)
+    return Factor(factor.rank + 1, columns, residual, factor.pivots.at[factor.rank].set(p))
+
+
+def laid_out(kernel: Kernel, x: Any) -> Any:
+    """The rows in the layout of the kernel."""
+    ones = jnp.ones(x.shape[0], x.dtype)
+    return kernel.layout(Batch(x, ones, jnp.arange(x.shape[0], dtype=jnp.int32), ones)).x
+
+
+def random_pivots(block: int = 128) -> Callable:
+    """Rows drawn one after the other in proportion to what the rows before leave of k(x_i, x_i).
+
+        d = diag K;  until there are s pivots:
+            propose 2 b rows, with probabilities d / sum d each
+            in turn: accept row i with probability (d_i given all pivots so far) / d_i
+            F = [F, (K_.P - F F_P') L^-T],  L L' = K_PP - F_P F_P';   d = diag(K - F F')
+
+    P are the pivots accepted in this round, at most b. Their distribution is that of b = 1, where
+    each pivot takes a pass over F. Here the passes are matrix products of n x b numbers. The first
+    rows of the result are the result of fewer landmarks.
+
+    Takes n s kernel values and n s^2 operations, as the features of the rows do. Memory is
+    n (s + b) numbers in the dtype of the rows.
+
+    Rows with d_i <= s eps k(x_i, x_i) are explained up to rounding, and are no pivots. Copies of
+    pivots are among them. Where no other rows are left, further ones are drawn uniformly, each row
+    at most once. `nystrom` drops what they add.
+
+    Args:
+        block: b, pivots of a round, >= 1.
+
+    Returns:
+        (key, kernel, x (n, d), s) -> (s, d), for `nystrom(choose=)`.
+
+    Raises:
+        ValueError: block below 1; when called, F larger than `jaxsvm.checks.MOST_BYTES`.
+
+    Differs from the paper: a round ends with its b-th pivot; rows that are explained up to rounding
+        are left out.
+
+    Example:
+        >>> from jaxsvm import kernels
+        >>> x = jnp.array([[0.0], [0.0], [1.0], [1.0], [5.0]])
+        >>> rows = random_pivots()(jax.random.key(0), kernels.rbf(1.0), x, 3)
+        >>> sorted(rows[:, 0].tolist())
+        [0.0, 1.0, 5.0]
+
+    Reference: E. Epperly, J. Tropp, R. Webber, Embrace rejection: kernel matrix approximation by
+        accelerated randomly pivoted Cholesky, 2024, algorithm 2; Y. Chen, E. Epperly, J. Tropp, R.
+        Webber, Randomly pivoted Cholesky, CPAM 2024.
+    """
+    integer("block", block, 1)
+    return functools.partial(_random_pivots, block=block)
+
+
+def _random_pivots(key: Array, kernel: Kernel, x: Array, count: int, *, block: int) -> Array:
+    rows: Any = x.astype(accum_dtype(x))
+    block = min(block, count)
+    check_bytes(
+        f"the factor of {x.shape[0]:,} rows and {count:,} pivots",
+        x.shape[0] * (count + block) * rows.dtype.itemsize,
+        "lower landmarks, draw from some of the rows, take features.leverage_scores()",
+    )
+    known = None if is_traced(key, kernel, rows) else laid_out(kernel, rows)
+    constant = jax.tree.map(lax.stop_gradient, (kernel, rows))
+    return x[_pivots(key, *constant, known, count, block)]
+
+
+class _Round(NamedTuple):
+    """Loop state of random pivots."""
+
+    number: Array  # ()  int32
+    rank: Array  # ()  int32, pivots
+    columns: Array  # (blocks, n, b)  F in blocks of columns, the free ones 0
+    residual: Array  # (n,)  the diagonal of K - F F', 0 where it is rounding only
+    pivots: Array  # (blocks, b)  int32; n where there is none
+
+
+@functools.partial(jax.jit, static_argnames=("count", "block"))
+def _pivots(key: Array, kernel: Kernel, x: Any, rows: Any, count: int, block: int) -> Array:
+    """The pivots (count,) int32.
+
+    `rows` are those of x in the layout of the kernel; None: not known yet.
+    """
+    rows = laid_out(kernel, x) if rows is None else rows
+    for_pivots, for_others = jax.random.split(key)
+    diagonal = kernel.diag(x)
+    n, dtype = diagonal.shape[0], diagonal.dtype
+    floor = count * float(jnp.finfo(dtype).eps) * diagonal
+    above_rounding = lambda residual: jnp.where(residual > floor, residual, 0)
+    one = jnp.eye(block, dtype=dtype)
+
+    def should_continue(state):
+        return (state.rank < count) & jnp.any(state.residual > 0)
+
+    def fill_block(state):
+        """Add pivots to the first block of columns that is not full."""
+        j, residual = state.rank // block, state.residual
+        round_key = jax.random.fold_in(for_pivots, state.number)
+        u = jax.random.uniform(round_key, (2, PROPOSALS * block), dtype)
+        drawn = sample_proportional(residual, u[0])
+        own, own_columns = rows[drawn], jnp.moveaxis(state.columns[:, drawn], 0, 1)
+        flat = own_columns.reshape(drawn.shape[0], -1)
+        among = kernel(own, own) - dot(flat, flat.T)
+        least = jnp.maximum(u[1] * residual[drawn], floor[drawn])
+        factor = empty_factor(residual[drawn], block)._replace(rank=state.rank - j * block)
+        factor = _accept(factor, drawn, among, least, jnp.minimum(block, count - j * block))
+        is_new, place = factor.pivots >= 0, jnp.maximum(factor.pivots, 0)
+        new = jnp.where(is_new, drawn[place], n)
+        left = lax.fori_loop(
+            0,
+            j + 1,
+            lambda i, left: left - dot(state.columns[i], own_columns[place, i].T),
+            kernel(rows, own[place]),
+        )
+        lower = jnp.where(is_new[:, None] & is_new[None, :], factor.columns[:, place].T, one)
+        inverse = lax.linalg.triangular_solve(lower, one, left_side=True, lower=True)
+        columns = dot(left, jnp.where(is_new[:, None], inverse, 0).T)
+        residual = above_rounding(jnp.maximum(residual - sqnorms(columns), 0))
+        return _Round(
+            state.number + 1,
+            j * block + factor.rank,
+            state.columns.at[j].add(columns),
+            residual.at[new].set(0, mode="drop"),
+            state.pivots.at[j].min(new),
+        )
+
+    zero, blocks = jnp.zeros((), jnp.int32), -(-count // block)
+    none = jnp.full((blocks, block), n, jnp.int32)
+    columns = jnp.zeros((blocks, n, block), dtype)
+    start = _Round(zero, zero, columns, above_rounding(diagonal), none)
+    end = lax.while_loop(should_continue, fill_block, start)
+    pivots = end.pivots.reshape(-1)[:count]
+    bits = jax.random.bits(for_others, (n,), jnp.uint32) | 1
+    others = top_k_index(bits.at[pivots].set(0, mode="drop"), count)
+    i = lax.iota(jnp.int32, count)
+    return jnp.where(i < end.rank, pivots, others[jnp.maximum(i - end.rank, 0)])
+
+
+def _accept(factor: Factor, drawn: Array, among: Array, least: Array, size: Array) -> Factor:
+    """The factor of up to `size` of the drawn rows, in turn, of which more than `least` is left.
+
+    What is left of a row only falls, so that a rejected row stays so.
+
+    Args:
+        factor: of `among`, with the residuals of the drawn rows.
+        drawn: (q,) int32 rows, with repetitions.
+        among: (q, q) what the pivots so far leave of their kernel matrix.
+        least: (q,) thresholds.
+        size: () int32, at most as many columns as the factor has space for.
+    """
+
+    def has_next(factor):
+        return (factor.rank < size) & jnp.any(factor.residual > least)
+
+    def add_next(factor):
+        p = jnp.argmax(factor.residual > least).astype(jnp.int32)
+        factor = add_column(factor, p, among[p])
+        return factor._replace(residual=jnp.where(drawn == drawn[p], 0, factor.residual))
+
+    return lax.while_loop(has_next, add_next, factor)
