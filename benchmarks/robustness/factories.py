@@ -86,6 +86,7 @@ def others() -> dict[str, tuple[Callable, dict[str, Any]]]:
         "features.nystrom": (features.nystrom, {"key": KEY, "kernel": RBF, "x": X, "landmarks": 4, "eps": 1e-16}),
         "features.k_means": (features.k_means, {"steps": 3}),
         "features.leverage_scores": (features.leverage_scores, {"ridge": 1e-3, "pilot": 5}),
+        "features.random_pivots": (features.random_pivots, {"block": 2}),
         "on_features": (jaxsvm.on_features, {"phi": features.fourier(KEY, RBF, dim=3, features=6), "inner": jaxsvm.pegasos(0.1)}),
         "one_vs_rest": (jaxsvm.one_vs_rest, {"inner": jaxsvm.pegasos(0.1), "classes": 2}),
         "one_vs_one": (jaxsvm.one_vs_one, {"inner": jaxsvm.pegasos(0.1), "classes": 2}),
@@ -268,7 +269,7 @@ def use_other(case: Case, text: str, name: str, made: Any) -> Any:
         case.expect(all(np.ndim(a) == 0 for a in found), "a step size that is no number")
     elif part == "projections":
         found = attempt("a projection", lambda: made(jnp.ones(3)))
-    elif part == "features" and callable(made) and not name.endswith(("k_means", "leverage_scores")):
+    elif part == "features" and callable(made) and not name.endswith(("k_means", "leverage_scores", "random_pivots")):
         found = attempt("features", lambda: made(jnp.asarray(X)))
         case.expect(np.ndim(found) == 2 and len(found) == 10, f"features of shape {np.shape(found)}")
     elif part == "features":

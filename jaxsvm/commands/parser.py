@@ -15,7 +15,7 @@ import sys
 from typing import Any, NamedTuple, NoReturn
 
 from ..__about__ import __version__
-from ..names import FEATURES, KERNELS, LOSSES, WITH_SIGMA
+from ..names import FEATURES, KERNELS, LANDMARKS, LOSSES, WITH_SIGMA
 from .output import show
 
 BUDGET = 500  # default number of points
@@ -168,6 +168,7 @@ select --gamma  range  gammas, exp(-gamma |x - z|^2) of rbf, exp(-gamma |x - z|_
 --coef0  float  constant of polynomial (1), sigmoid (0)
 --features  {"|".join(FEATURES)}  approximate the kernel by features: for many rows
 sweep --features  nystrom|fourier|orthogonal=nystrom  of the kernel (nystrom)
+--landmarks  {"|".join(LANDMARKS)}  how nystrom chooses rows or, by k_means, centres (uniform)
 --count  int  how many features (512; of sweep 128)
 --solver  SOLVER  {"; ".join(f"{name}: {solver.text}" for name, solver in SOLVERS.items())} (of a
   linear machine newton, interior_point or sdca by the loss and the columns; sdca with a kernel, or
@@ -275,7 +276,7 @@ RANGES = (
     "A range is LOW:HIGH:COUNT, even in the logarithm, or numbers with commas, such as 0.1,1,10."
 )
 READING = "--format --label --zero-based --delimiter --header --missing --expansion --no-cache"
-KERNEL = "--kernel --gamma --degree --coef0 --features --count"
+KERNEL = "--kernel --gamma --degree --coef0 --features --count --landmarks"
 LENGTH = "--passes/--steps --budget --tol --seconds --seed --quiet"
 # the description, the end of the help, and the options by group; / divides those that exclude
 # each other

@@ -14,6 +14,7 @@ import numpy as np
 import jaxsvm
 from jaxsvm import budget, features, kernels, losses
 
+from ..features.landmarks import choice
 from ..machines import fastest_linear, newton_by_C
 from ..names import KERNELS, WITH_SIGMA
 from ..numerics import sqnorms
@@ -70,7 +71,8 @@ def machine(args: Any, rows: Batch, classes: tuple, key: Any) -> Machine:
     @functools.cache  # one map for all values of C
     def kernel_and_map(gamma: float | None) -> tuple[Any, Any]:
         kernel, name = kernels.by_name(args.kernel, gamma, coef0, degree), args.features
-        return kernel, name and feature_map(name, key, kernel, rows.x, args.count)
+        choose = args.landmarks or "uniform"
+        return kernel, name and feature_map(name, key, kernel, rows.x, args.count, choose)
 
     def make(C: float, gamma: float | None = None) -> Any:
         kernel, phi = kernel_and_map(gamma)
@@ -162,6 +164,8 @@ def check(args: Any, classes: tuple, takes: Mapping[str, inspect.Parameter]) -> 
         (args.features and not curved, "--features approximate a kernel: say which, --kernel rbf"),
         (args.count is not None and not args.features,
          "--count is a number of features: say which, --features nystrom"),
+        (args.landmarks and args.features != "nystrom",
+         "--landmarks are those of --features nystrom: add it, or leave --landmarks out"),
         (curved and not args.features and "kernel" not in takes,
          f"{solver} is linear: add --features nystrom, or take --solver sdca"),
         (args.features and exact, f"{solver} solves the problem of the kernel itself: leave "
@@ -199,11 +203,13 @@ def variance_of(x: Any) -> float:
     return max(float(np.vdot(values, values)) / size - mean * mean, 0.0)
 
 
-def feature_map(name: str, key: Any, kernel: Any, x: Any, count: int | None) -> Any:
+def feature_map(
+    name: str, key: Any, kernel: Any, x: Any, count: int | None, landmarks: str = "uniform"
+) -> Any:
     """The map of a kernel; count=None: 512, of nystrom at most the number of rows."""
     if name == "nystrom":
         count = min(512, x.shape[0]) if count is None else count
-        return features.nystrom(key, kernel, x, landmarks=count)
+        return features.nystrom(key, kernel, x, landmarks=count, choose=choice(landmarks))
     shift = {"x": x} if name in ("fourier", "orthogonal") else {}
     count = 512 if count is None else count
     return getattr(features, name)(key, kernel, dim=x.shape[1], features=count, **shift)

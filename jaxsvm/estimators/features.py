@@ -15,7 +15,10 @@ from .. import features
 from ..checks import integer
 from ..data import dataset
 from ..data.from_scipy import is_sparse
+from ..features.landmarks import choice
 from ..kernels import Kernel
+from ..names import LANDMARKS
+from ..recipe import check_choice
 from .parameters import kernel_of, set_parameters
 from .preprocess import apply, make_seed, to_train_dtype, validate
 
@@ -59,8 +62,8 @@ class NystromFeatures(Map):
         degree: of "poly", an integer.
         coef0: of "poly" and "sigmoid", the number that is added to the inner products.
         n_components: landmarks, >= 1; at most as many as rows.
-        choose: "uniform", or a function such as `jaxsvm.features.k_means()` or
-            `jaxsvm.features.leverage_scores()`.
+        choose: "uniform", "k_means", "leverage_scores" or "random_pivots", how landmarks are
+            chosen; or a function such as `jaxsvm.features.k_means(steps=3)`.
         random_state: int, `RandomState` or None; the seed of the key.
 
     Attributes:
@@ -86,11 +89,8 @@ class NystromFeatures(Map):
         set_parameters(self, locals())
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
-        if isinstance(self.choose, str) and self.choose != "uniform":
-            raise ValueError(
-                "choose must be 'uniform' or a function such as jaxsvm.features.k_means(), got "
-                f"{self.choose!r}"
-            )
+        if isinstance(self.choose, str):
+            check_choice("choose", self.choose, LANDMARKS)
         size = self.n_components
         if size > x.shape[0]:
             size = x.shape[0]
@@ -98,9 +98,9 @@ class NystromFeatures(Map):
                 f"n_components={self.n_components} landmarks, but only {size} rows: all are taken",
                 stacklevel=3,
             )
-        choose = self.choose
         # drawn on the host, so that the other rows are not copied to the device
-        if isinstance(choose, str):
+        is_drawn = self.choose == "uniform"
+        if is_drawn:
             x = x[
                 np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(
                     x.shape[0], size, replace=False
@@ -110,8 +110,9 @@ class NystromFeatures(Map):
             # warnings about the scale of the columns, which matters to solvers only
             warnings.simplefilter("ignore")
             rows = dataset(x, np.zeros(x.shape[0]), task="regression").x
-        if isinstance(choose, str):
+        if is_drawn:
             return features.nystrom(None, kernel, landmarks=rows)
+        choose = choice(self.choose) if isinstance(self.choose, str) else self.choose
         return features.nystrom(key, kernel, rows, landmarks=size, choose=choose)
 
 

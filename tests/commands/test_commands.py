@@ -281,6 +281,32 @@ def test_more_classes_come_back_by_name(there, capsys):
 
 
 @pytest.mark.long
+def test_landmarks_by_their_choice(there, capsys):
+    """Those of the option, and uniform ones without it."""
+    how = (
+        "--kernel",
+        "rbf",
+        "--features",
+        "nystrom",
+        "--count",
+        "8",
+        "--no-certificate",
+        "--quiet",
+    )
+    chosen = {}
+    for name in (None, "uniform", "random_pivots"):
+        option = () if name is None else ("--landmarks", name)
+        assert main(["train", "rows.npz", "--model", "l.npz", *how, *option]) == 0
+        model = jaxsvm.models.load("l.npz")
+        is_map = lambda part: isinstance(part, jaxsvm.features.Nystrom)
+        (phi,) = filter(is_map, jax.tree.leaves(model, is_leaf=is_map))
+        chosen[name] = np.asarray(phi.landmarks)
+    np.testing.assert_array_equal(chosen[None], chosen["uniform"])
+    assert len(np.unique(chosen["random_pivots"], axis=0)) == 8
+    assert (chosen["random_pivots"] != chosen["uniform"]).any()
+
+
+@pytest.mark.long
 def test_kernels_features_and_one_class_against_the_rest(there, capsys):
     how = (
         "--kernel",
@@ -618,6 +644,17 @@ def test_bad_input_is_one_line(there, capsys):
         "1",
     )
     refused(capsys, "--lam and --C must be above 0", "train", "rows.svm", *train, "--C", "-1")
+    refused(
+        capsys,
+        "--landmarks are those of --features nystrom",
+        "train",
+        "rows.svm",
+        *train,
+        "--kernel",
+        "rbf",
+        "--landmarks",
+        "k_means",
+    )
     refused(
         capsys,
         "is linear: add --features nystrom",

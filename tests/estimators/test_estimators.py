@@ -566,8 +566,12 @@ def test_landmarks_of_another_choice():
         .phi_
     )
     assert phi.landmarks.shape == (10, 4)
-    with pytest.raises(ValueError, match="choose must be"):
-        NystromFeatures(choose="k_means").fit(x)
+    named = NystromFeatures(n_components=10, choose="random_pivots", random_state=0).fit(x).phi_
+    function = jaxsvm.features.random_pivots()
+    called = NystromFeatures(n_components=10, choose=function, random_state=0).fit(x).phi_
+    np.testing.assert_array_equal(named.landmarks, called.landmarks)
+    with pytest.raises(ValueError, match="choose must be one of 'uniform', 'k_means', "):
+        NystromFeatures(choose="kmeans").fit(x)
 
 
 @pytest.mark.long
