@@ -401,9 +401,12 @@ class Calibrated:
         Args:
             values: of the model.
         """
-        values = np.asarray(values)
-        rows = values.reshape(len(values), -1)
-        return decision_values(dataclasses.replace(self, model=_Identity(values.ndim)), rows)
+        return decision_values(*self.on_values(np.asarray(values)))
+
+    def on_values(self, values: Any) -> tuple[Calibrated, Any]:
+        """The probabilities as a function of decision values (n, k), and these in that shape."""
+        inner = _Identity(values.ndim)
+        return dataclasses.replace(self, model=inner), values.reshape(len(values), -1)
 
 
 @struct

@@ -349,7 +349,7 @@ class BaseSVM(BaseEstimator):
         key = key_of(self._seed)
         return jax.random.fold_in(key, self._calls) if self._calls else key
 
-    def _scores(self, X: Any) -> np.ndarray:
+    def _scores(self, X: Any) -> Any:
         check_is_fitted(self, "model_")
         return self._values(validate(self, X, reset=False))
 
@@ -357,19 +357,19 @@ class BaseSVM(BaseEstimator):
         """The model whose values are the decision values."""
         return self.model_.inner if isinstance(self.model_, Classifier) else self.model_
 
-    def _values(self, X: Any) -> np.ndarray:
-        """Decision values of checked rows."""
+    def _values(self, X: Any) -> Any:
+        """Decision values of checked rows; of JAX on their device, others on the host."""
         outer, model = self._decision_model(), inner_of(self.model_)
-        if isinstance(model, Linear) and not isinstance(
-            outer, OneVsOne
-        ):  # on the host: nothing is compiled or copied to a device
+        on_device = isinstance(X, jax.Array)  # under array API dispatch
+        if isinstance(model, Linear) and not isinstance(outer, OneVsOne) and not on_device:
+            # on the host: nothing is compiled or copied to a device
             weights, b = np.asarray(model.w, np.float64), np.asarray(model.b, np.float64)
             return safe_sparse_dot(on_cpu(X), weights.T, dense_output=True) + b
         if isinstance(model, Expansion) and self._columns == "rows":
             X = X[:, np.maximum(np.asarray(model.index), 0)]
         if np.any(self._centre):  # added in float64
             values = apply(add_to_intercept(outer, -self._centre), X)
-            return values.astype(np.float64) + self._centre
+            return (values if on_device else values.astype(np.float64)) + self._centre
         return apply(outer, X)
 
     def _field(self, name: str, kind: Any, fn: Callable) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import jax
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
@@ -18,6 +19,7 @@ from ..models import check_values, class_places
 from ..recipe import check_choice
 from ..wrappers import one_vs_one, one_vs_rest
 from .base import BaseSVM, Targets, has_columns
+from .preprocess import apply, module_of, named
 
 FOLDS = 5  # of the cross-validation of probabilities, where each class has so many rows
 MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
@@ -136,8 +138,9 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         if isinstance(self.classes_, list):
             places = check_values(score) > 0
             columns = zip(self.classes_, places.T, strict=True)
-            return np.stack([names[place.astype(int)] for names, place in columns], axis=1)
-        return self.classes_[class_places(score)]
+            labels = [named(names, place.astype(int)) for names, place in columns]
+            return module_of(labels[0]).stack(labels, axis=1)
+        return named(self.classes_, class_places(score))
 
 
 def _names_of(c: int, column: np.ndarray) -> np.ndarray:
@@ -229,12 +232,16 @@ class ProbabilityMixin(BaseClassifier):
             raise NotFittedError(
                 "there are no probabilities: call fit with probability=True, partial_fit makes none"
             )
-        return self.calibrated_.of_values(self._calibrated_values(X))
+        values = self._calibrated_values(X)
+        if isinstance(values, jax.Array):
+            return apply(*self.calibrated_.on_values(values))
+        return self.calibrated_.of_values(values)
 
     @available_if(lambda self: self._check_probability())
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the probabilities, (n, d) -> (n, k)."""
-        return np.log(self.predict_proba(X))
+        probability = self.predict_proba(X)
+        return module_of(probability).log(probability)
 
 
 class PartialFitMixin(ProbabilityMixin):

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import _ovr_decision_function
 
 from ..checks import caller_stacklevel
 from ..models import check_values
@@ -19,7 +18,8 @@ from ..wrappers import OneVsOne
 from .base import Targets
 from .classifier import BaseClassifier
 from .kernel_svm import KernelSVM
-from .pairs import Pairs
+from .pairs import Pairs, values_of_classes, votes_of
+from .preprocess import module_of, named
 from .probabilities import coupled, fit_sigmoids, sigmoid, units_of
 
 FOLDS = 5  # of the cross-validation of probabilities, as in LIBSVM
@@ -91,7 +91,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         if len(self.classes_) == 2:
             return score.ravel()
         if self.multiclass == "ovo" and self.decision_function_shape == "ovr":
-            return _ovr_decision_function(score < 0, -score, len(self.classes_))
+            return values_of_classes(score, len(self.classes_))
         return score
 
     def predict(self, X: Any) -> np.ndarray:
@@ -105,16 +105,9 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         classes = getattr(self, "classes_", ())
         if isinstance(classes, list) or len(classes) <= 2 or self.multiclass == "ovr":
             return super().predict(X)
-        score = check_values(self._scores(X))
-        if self.break_ties:
-            votes = _ovr_decision_function(score < 0, -score, len(self.classes_))
-        else:
-            first, second = np.triu_indices(len(self.classes_), 1)
-            votes = np.zeros((len(score), len(self.classes_)), int)
-            for pair, (a, b) in enumerate(zip(first, second, strict=True)):
-                votes[:, a] += score[:, pair] > 0
-                votes[:, b] += score[:, pair] <= 0
-        return self.classes_[np.argmax(votes, axis=1)]
+        score, k = check_values(self._scores(X)), len(self.classes_)
+        votes = values_of_classes(score, k) if self.break_ties else votes_of(score > 0, k)
+        return named(self.classes_, votes.argmax(axis=1))
 
     # Probabilities.
 
@@ -207,9 +200,12 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         score = check_values(score).reshape(len(score), -1)
         k = len(self.classes_)
         pairs = sigmoid(-score if k == 2 else score, A, B)
-        return np.hstack([pairs, 1 - pairs]) if k == 2 else coupled(pairs, k)
+        if k > 2:
+            return coupled(pairs, k)
+        return module_of(pairs).hstack([pairs, 1 - pairs])
 
     @available_if(lambda self: self._check_probable())
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the probabilities, (n, d) -> (n, k)."""
-        return np.log(self.predict_proba(X))
+        probability = self.predict_proba(X)
+        return module_of(probability).log(probability)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.linear_model._base import SparseCoefMixin
@@ -24,6 +25,7 @@ from ..machines import (
     linear_solver,
     system_for_grid,
 )
+from ..numerics import dot
 from ..recipe import check_choice, check_positive, fields_of
 from ..types import Hooks, Loss
 from .base import BaseSVM, MergedRows, Spec, Targets, steps_of_state
@@ -195,9 +197,13 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
         return vars(self)[name]
 
-    def _scores(self, X: Any) -> np.ndarray:
+    def _scores(self, X: Any) -> Any:
         check_is_fitted(self, "model_")
         X = validate(self, X, reset=False)
+        if isinstance(X, jax.Array):  # under array API dispatch
+            return dot(X, jnp.asarray(self.coef_.T, X.dtype)) + jnp.asarray(
+                self.intercept_, X.dtype
+            )
         return safe_sparse_dot(on_cpu(X), self.coef_.T, dense_output=True) + self.intercept_
 
 

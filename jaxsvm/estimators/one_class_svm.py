@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
+import jax
 import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import _num_samples
@@ -14,6 +15,7 @@ from ..solvers import one_class
 from .base import BaseSVM, Spec
 from .kernel_svm import KernelSVM
 from .parameters import set_parameters
+from .preprocess import module_of
 
 
 class OutlierDetector(OutlierMixin, BaseSVM):
@@ -38,15 +40,18 @@ class OutlierDetector(OutlierMixin, BaseSVM):
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Decision values f(x) - rho, (n, d) -> (n,): > 0 inside, < 0 outside."""
-        return check_values(self._scores(X).ravel()).astype(np.float64)
+        score = check_values(self._scores(X).ravel())
+        return score if isinstance(score, jax.Array) else score.astype(np.float64)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The values f(x), (n, d) -> (n,)."""
-        return self.decision_function(X) + self.offset_
+        score = self.decision_function(X)
+        return score + module_of(score).asarray(self.offset_, score.dtype)
 
     def predict(self, X: Any) -> np.ndarray:
         """(n, d) -> (n,): 1 inside, -1 outside."""
-        return np.where(self.decision_function(X) >= 0, 1, -1).astype(np.intp)
+        score = self.decision_function(X)
+        return module_of(score).where(score >= 0, 1, -1)
 
 
 class OneClassSVM(OutlierDetector, KernelSVM):

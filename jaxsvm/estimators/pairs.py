@@ -6,10 +6,12 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..data.from_scipy import is_sparse
+from ..numerics import dot
 from ..types import Array
 from ..wrappers import OneVsOne
 
@@ -39,6 +41,26 @@ def by_opponent(coef: np.ndarray, place: np.ndarray, k: int) -> np.ndarray:
     opponent = np.arange(k - 1)[:, None] + (np.arange(k - 1)[:, None] >= place)
     number = pair_number(np.minimum(opponent, place), np.maximum(opponent, place), k)
     return coef[number, np.arange(len(place))]
+
+
+def votes_of(first_wins: Any, k: int) -> Any:
+    """The votes (n, k) of pairs of classes, of which the first wins or not, (n, k(k-1)/2)."""
+    first, second = (np.eye(k)[number] for number in np.triu_indices(k, 1))
+    wins = 1.0 * first_wins
+    return wins @ first + (1 - wins) @ second
+
+
+def values_of_classes(score: Any, k: int) -> Any:
+    """The votes (n, k) of the values of pairs, (n, k(k-1)/2), as scikit-learn ranks the classes.
+
+    A monotone function of the sum of the values of each class, within (-1/3, 1/3), is added.
+    """
+    signs = np.subtract(*(np.eye(k)[number] for number in np.triu_indices(k, 1)))
+    if isinstance(score, jax.Array):
+        sums = dot(score, jnp.asarray(signs, score.dtype))
+    else:
+        sums = score.astype(np.float64) @ signs
+    return votes_of(score >= 0, k) + sums / (3 * (abs(sums) + 1))
 
 
 def pair_coef(solution: Any) -> Any:

@@ -18,6 +18,7 @@ from ..data.from_arrays import check_finite, checked_batch
 from ..data.from_scipy import is_sparse
 from ..models import decision_values
 from ..numerics import bucket_size
+from ..recipe import as_static, unwrap_static
 from ..types import Batch
 
 FLOATS = [np.float64, np.float32]
@@ -62,6 +63,20 @@ def holds_words(values: Any) -> bool:
 def on_cpu(x: Any) -> Any:
     """The rows for NumPy: those of other libraries, under array API dispatch, become arrays."""
     return x if is_sparse(x) else np.asarray(x)
+
+
+def module_of(x: Any) -> Any:
+    """`jax.numpy` for arrays of JAX, which stay on their device, else `numpy`."""
+    return jnp if isinstance(x, jax.Array) else np
+
+
+def named(names: np.ndarray, place: Any) -> Any:
+    """The names of numbers of classes (n,); on the device of these if JAX holds the names."""
+    if isinstance(place, jax.Array) and names.dtype.kind in "biuf":
+        there = jnp.asarray(names)
+        if np.array_equal(there, names):
+            return there[place]
+    return names[np.asarray(place)]
 
 
 def to_train_dtype(x: Any, weight: np.ndarray | None = None) -> Any:
@@ -201,9 +216,19 @@ def batch(
     return data
 
 
-def apply(fn: Any, x: Any) -> np.ndarray:
-    """The values of a model or a map at checked rows, by two programs whatever their number."""
+def apply(fn: Any, x: Any) -> Any:
+    """The values of a model or a map at checked rows, by two programs whatever their number.
+
+    Rows of JAX stay on their device, with a program for each number of them.
+    """
+    if isinstance(x, jax.Array):
+        return _call(as_static(fn), x)
     return decision_values(fn, to_train_dtype(x), SIZES)
+
+
+@jax.jit
+def _call(fn: Any, x: Any) -> Any:
+    return unwrap_static(fn)(x)
 
 
 def equal_trees(one: Any, other: Any) -> bool:

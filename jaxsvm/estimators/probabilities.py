@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from ..calibration import couple, fit_sigmoid
 from ..objectives.evaluate import in_float64
 from ..types import Array
-from .preprocess import bucket_size
+from .preprocess import bucket_size, module_of
 
 MOST_UNITS = 100  # of one row, however many copies it stands for
 
@@ -66,12 +68,14 @@ def _fit_sigmoids(score: Array, place: Array, weight: Array, count: Array, k: in
     return jax.vmap(of_pair, (1, 0, 0))(score, *map(jnp.asarray, np.triu_indices(k, 1)))
 
 
-def sigmoid(score: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+def sigmoid(score: Any, A: np.ndarray, B: np.ndarray) -> Any:
     """The values 1 / (1 + exp(A score + B)) of columns of scores, within [1e-7, 1 - 1e-7]."""
-    return np.clip(np.exp(-np.logaddexp(0, score * A + B)), 1e-7, 1 - 1e-7)
+    xp = module_of(score)
+    return xp.clip(xp.exp(-xp.logaddexp(0, score * A[None] + B[None])), 1e-7, 1 - 1e-7)
 
 
-def coupled(pairs: np.ndarray, k: int) -> np.ndarray:
+def coupled(pairs: Any, k: int) -> Any:
     """As `calibration.couple`, a block of rows at a time."""
-    blocks = np.array_split(pairs, max(1, len(pairs) // 4096))
-    return np.concatenate([couple(block, k, np) for block in blocks])
+    xp = module_of(pairs)
+    blocks = xp.array_split(pairs, max(1, len(pairs) // 4096))
+    return xp.concatenate([couple(block, k, xp) for block in blocks])

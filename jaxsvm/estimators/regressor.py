@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from ..models import check_values
 from .base import BaseSVM
@@ -45,3 +46,7 @@ class BaseRegressor(RegressorMixin, BaseSVM):
         """Predicted targets, (n, d) -> (n,), or (n, k) of several."""
         values = check_values(self._scores(X))
         return values if values.ndim == 2 and values.shape[1] > 1 else values.ravel()
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R^2 of the predictions; on the host, as scikit-learn's takes no arrays of JAX."""
+        return r2_score(np.asarray(y), np.asarray(self.predict(X)), sample_weight=sample_weight)

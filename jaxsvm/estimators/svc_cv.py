@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import _ovr_decision_function
 
 from ..types import Loss
 from .classifier import ProbabilityMixin
 from .cross_validation import KernelCV
+from .pairs import values_of_classes
 from .parameters import set_parameters
 from .svc import SVC
 
@@ -147,6 +147,4 @@ class SVCCV(KernelCV, ProbabilityMixin, SVC):
         if len(self.classes_) == 2:
             return score.ravel()
         is_of_pairs = self.multiclass == "ovo"
-        return (
-            _ovr_decision_function(score < 0, -score, len(self.classes_)) if is_of_pairs else score
-        )
+        return values_of_classes(score, len(self.classes_)) if is_of_pairs else score

@@ -294,6 +294,8 @@ def check_values(score: np.ndarray) -> np.ndarray:
     Raises:
         ValueError: one of them is not finite.
     """
+    if isinstance(score, jax.Array) and jnp.isfinite(score).all():
+        return score  # without a copy on the host
     finite = np.isfinite(np.asarray(score, np.float64))
     invalid = ~(finite if finite.ndim == 1 else finite.all(axis=1))
     if invalid.any():
@@ -314,4 +316,4 @@ def class_places(score: np.ndarray) -> np.ndarray:
         ValueError: for decision values that are not finite.
     """
     check_values(score)
-    return (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)
+    return (score > 0).astype(int) if score.ndim == 1 else score.argmax(axis=1)

@@ -1,8 +1,6 @@
 """Estimators under the settings, the types and the programs of other packages."""
 
 import pickle
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -103,31 +101,6 @@ def test_kernel_functions_of_strings_as_in_scikit_learn():
         assert made.predict(rows).tolist() == OF
     nu = NuSVC(nu=0.3, kernel=common).fit(np.array(WORDS), OF)
     np.testing.assert_array_equal(nu.predict(np.array(WORDS)), OF)
-
-
-ARRAY_API = """
-import warnings; warnings.simplefilter("ignore")
-import jax.numpy as jnp, numpy as np, sklearn
-from jaxsvm.estimators import LinearSVC, LinearSVR, Pegasos, SVC
-x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
-y = (x[:, 0] > 0).astype(int)
-for made in (LinearSVC(random_state=0), Pegasos(random_state=0), LinearSVR(random_state=0), SVC()):
-    usual = made.fit(x, y).predict(x)
-    with sklearn.config_context(array_api_dispatch=True):
-        there = made.fit(jnp.asarray(x), jnp.asarray(y)).predict(jnp.asarray(x))
-        np.testing.assert_array_equal(there, usual)
-"""
-
-
-@pytest.mark.long
-def test_rows_of_jax_under_array_api_dispatch():
-    import os
-
-    environment = os.environ | {"SCIPY_ARRAY_API": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", ARRAY_API], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_scalars_of_numpy_are_parameters():
