@@ -25,7 +25,7 @@ from jaxsvm import kernels, losses
 from . import common, select_ard
 
 ROWS, TEST, ROUNDS = 1_000, 10_000, 4
-TABLES = ("avila", "magic04", "winequality_white", "covtype", "svmguide1", "susy_30k_subset")
+TABLES = ("avila", "magic04", "winequality_white", "covtype", "svmguide1", "susy_30k_subset", "ijcnn1", "occupancy")
 
 
 def arrays(name: str, seed: int) -> tuple:

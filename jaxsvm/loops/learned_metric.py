@@ -109,9 +109,9 @@ def metric_search(
     of them, and the gradients are summed over.
 
     The score of a round is out of fold, metric included: each fold has metrics of its own, learned
-    without its rows. In each round the numbers are those of the least mean score. The round of the
-    least score is chosen, and its machine is trained on all rows. A round takes as many fits as
-    the grid of `select`, and the kernel matrices of each fold are worked out by themselves.
+    without its rows. The first round is the whole grid. Later ones look at the numbers of the least
+    mean score in the round before, and at their neighbours on the grid. The round of the least
+    score is chosen, and its machine is trained on all rows.
 
     Args:
         maker: (one number of each axis by name) -> solver of a kernel machine, as of `select`.
@@ -156,20 +156,21 @@ def metric_search(
         raise TypeError(f"diagonal must be True or False, got {shown(diagonal)}")
     if isinstance(getattr(data, "x", None), SparseRows):
         raise ValueError("metric_search takes dense rows: make them so with x.toarray()")
-    options = {"score": score, "progress": False, **axes}
-    first = select(maker, data, key, folds=folds, groups=groups, **options)
+    options: dict[str, Any] = {"score": score, "progress": False}
+    first = select(maker, data, key, folds=folds, groups=groups, **options, **axes)
     fold, tables = first.fold, [first.table]
     whole = _identity(data, diagonal)
     roots = [whole] * (int(fold.max()) + 1)
     bar = Progress(rounds * len(roots), 0, "folds", progress)
     try:
         for _ in range(rounds):
-            solver, scores = maker(**tables[-1].at(tables[-1].place)), []
+            last, scores = tables[-1], []
+            solver, near = maker(**last.at(last.place)), _neighbours(first.table, last)
             for k, root in enumerate(roots):
                 weight = jnp.where(jnp.asarray(fold == k), 0, data.weight)
                 roots[k] = _next_root(solver, data._replace(weight=weight), key, root)
                 rows = data._replace(x=Metric(roots[k])(data.x))
-                held = select(maker, rows, key, folds=np.where(fold == k, 0, -1), **options)
+                held = select(maker, rows, key, folds=np.where(fold == k, 0, -1), **options, **near)
                 scores.append(held.table)
                 bar.add(1)
             tables.append(_joined(scores))
@@ -192,6 +193,13 @@ def _identity(data: Batch, diagonal: bool) -> Array:
     """The root of the metric of the first round."""
     dtype, d = accum_dtype(data.x), data.x.shape[1]
     return jnp.ones(d, dtype) if diagonal else jnp.eye(d, dtype=dtype)
+
+
+def _neighbours(grid: Scores, last: Scores) -> dict[str, np.ndarray]:
+    """The numbers of the grid beside those of the least score of the last round, and these."""
+    chosen = last.at(last.place)
+    places = {name: int(np.argmax(a == chosen[name])) for name, a in grid.axes.items()}
+    return {name: a[max(places[name] - 1, 0) : places[name] + 2] for name, a in grid.axes.items()}
 
 
 def _joined(tables: list[Scores]) -> Scores:
