@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from sklearn import config_context
 from sklearn.base import ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_predict
@@ -198,14 +199,15 @@ class ProbabilityMixin(BaseClassifier):
                 "probability=True needs two rows of each class, to leave one out, and one has a "
                 "single row: leave probability out, or add rows"
             )
-        values = cross_val_predict(
-            clone(self).set_params(probability=False),
-            x[:, used] if self._columns == "rows" else x,
-            y,
-            cv=folds,
-            method="decision_function",
-            params={"sample_weight": weight},
-        )
+        with config_context(enable_metadata_routing=False):  # the weights are for `fit`
+            values = cross_val_predict(
+                clone(self).set_params(probability=False),
+                x[:, used] if self._columns == "rows" else x,
+                y,
+                cv=folds,
+                method="decision_function",
+                params={"sample_weight": weight},
+            )
         names = tuple(self.classes_.tolist())
         columns = columns_of(values, "rest")
         return calibrate_columns(

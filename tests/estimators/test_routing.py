@@ -1,0 +1,112 @@
+"""Metadata routing of scikit-learn: weights, queries and groups find the estimator that asks."""
+
+import jax
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from jaxsvm.estimators import (
+    SVC,
+    SVCCV,
+    SVR,
+    LinearSVC,
+    LinearSVCCV,
+    LinearSVR,
+    Pegasos,
+    Ranker,
+    SGDOneClassSVM,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*tolerance.*not met")
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(90, 4))
+Y = (X[:, 0] + 0.5 * RANDOM.normal(size=90) > 0).astype(int)
+WEIGHT = RANDOM.uniform(0, 3, 90)
+GROUPS = np.arange(90) % 6
+FOLDS = [(np.setdiff1d(np.arange(90), np.arange(i, 90, 3)), np.arange(i, 90, 3)) for i in range(3)]
+
+
+@pytest.fixture(autouse=True)
+def routing():
+    with (
+        jax.numpy_dtype_promotion("standard"),
+        jax.numpy_rank_promotion("allow"),
+        sklearn.config_context(enable_metadata_routing=True),
+    ):
+        yield
+
+
+def in_pipeline(machine):
+    return make_pipeline(StandardScaler().set_fit_request(sample_weight=False), machine)
+
+
+@pytest.mark.parametrize(
+    "made", [LinearSVC(), SVC(), Pegasos(random_state=0), LinearSVR(), SVR()], ids=str
+)
+def test_sample_weights_are_those_of_a_fit(made):
+    machine = clone(made).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+    name = type(made).__name__.lower()
+    number = "alpha" if name == "pegasos" else "C"
+    grid = GridSearchCV(in_pipeline(machine), {f"{name}__{number}": [0.1, 1.0]}, cv=FOLDS)
+    grid.fit(X, Y, sample_weight=WEIGHT)
+    results = cross_validate(grid.best_estimator_, X, Y, params={"sample_weight": WEIGHT}, cv=FOLDS)
+    expected = []
+    for train, test in FOLDS:
+        scaler = StandardScaler().fit(X[train])
+        by_hand = clone(made).set_params(**{number: grid.best_params_[f"{name}__{number}"]})
+        by_hand.fit(scaler.transform(X[train]), Y[train], WEIGHT[train])
+        expected.append(by_hand.score(scaler.transform(X[test]), Y[test], WEIGHT[test]))
+    np.testing.assert_allclose(results["test_score"], expected, rtol=1e-6)
+    np.testing.assert_allclose(grid.best_score_, np.mean(expected), rtol=1e-6)
+
+
+def test_outliers_take_weights_and_pieces_have_requests():
+    machine = SGDOneClassSVM(0.2, random_state=0).set_fit_request(sample_weight=True)
+    pipeline = in_pipeline(machine).fit(X, sample_weight=WEIGHT)
+    rows = pipeline[0].transform(X)
+    by_hand = SGDOneClassSVM(0.2, random_state=0).fit(rows, sample_weight=WEIGHT)
+    np.testing.assert_array_equal(pipeline.decision_function(X), by_hand.decision_function(rows))
+    requests = Pegasos().set_partial_fit_request(classes=True, sample_weight=True)
+    assert requests.get_metadata_routing().partial_fit.requests == {
+        "classes": True,
+        "sample_weight": True,
+    }
+
+
+def test_queries_of_a_ranker():
+    ranker = Ranker().set_fit_request(qid=True, sample_weight=False)
+    ranker.set_score_request(qid=True, sample_weight=False)
+    scores = cross_validate(ranker, X, Y, params={"qid": GROUPS}, cv=FOLDS)["test_score"]
+    expected = [
+        Ranker()
+        .fit(X[train], Y[train], qid=GROUPS[train])
+        .score(X[test], Y[test], qid=GROUPS[test])
+        for train, test in FOLDS
+    ]
+    np.testing.assert_allclose(scores, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "made", [SVCCV(Cs=[0.1, 1.0], gammas=[0.1]), LinearSVCCV(Cs=[0.1, 1.0])], ids=["svc", "linear"]
+)
+def test_groups_of_a_search(made):
+    machine = clone(made).set_params(cv=GroupKFold(3))
+    machine.set_fit_request(groups=True, sample_weight=True)
+    pipeline = in_pipeline(machine).fit(X, Y, groups=GROUPS, sample_weight=WEIGHT)
+    rows = pipeline[0].transform(X)
+    by_hand = clone(made).set_params(cv=GroupKFold(3)).fit(rows, Y, WEIGHT, groups=GROUPS)
+    np.testing.assert_array_equal(pipeline[-1].scores_, by_hand.scores_)
+    other = clone(made).set_params(cv=3).fit(rows, Y, WEIGHT)
+    assert not np.array_equal(other.scores_, by_hand.scores_)
+
+
+def test_probabilities_are_fitted_by_weights():
+    machine = LinearSVC(probability=True).fit(X, Y, sample_weight=WEIGHT)
+    with sklearn.config_context(enable_metadata_routing=False):
+        expected = LinearSVC(probability=True).fit(X, Y, sample_weight=WEIGHT).predict_proba(X)
+    np.testing.assert_array_equal(machine.predict_proba(X), expected)
