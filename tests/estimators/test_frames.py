@@ -10,7 +10,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import jaxsvm
-from jaxsvm.estimators import SVC, SVR, FourierFeatures, LinearSVC, LinearSVR, OneClassSVM
+from jaxsvm.estimators import (
+    SVC,
+    SVR,
+    FourierFeatures,
+    LinearSVC,
+    LinearSVR,
+    NystromFeatures,
+    OneClassSVM,
+)
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -66,3 +74,32 @@ def test_words_as_targets_of_a_regressor_get_one_sentence():
         SVR().fit(TABLE[["age"]], TABLE["city"])
     with pytest.raises(ValueError, match="^y holds words"):
         LinearSVR().fit(scipy.sparse.csr_array(TABLE[["age"]]), TABLE["city"])
+
+
+@pytest.mark.parametrize("library, frame", [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
+@pytest.mark.parametrize(
+    "made", [FourierFeatures(n_components=4, random_state=0), NystromFeatures(n_components=4)]
+)
+def test_features_are_frames_where_they_are_asked_for(made, library, frame):
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    names = [f"{type(made).__name__.lower()}{i}" for i in range(4)]
+    plain = clone(made).set_params(random_state=0).fit(rows)
+    assert plain.get_feature_names_out().tolist() == names
+    values = plain.transform(rows)
+    made = clone(plain).set_output(transform=library)
+    for table in (rows, pd.DataFrame(rows, columns=["a", "b"], index=np.arange(5, 25))):
+        out = made.fit_transform(table)
+        assert isinstance(out, frame) and list(out.columns) == names
+        np.testing.assert_array_equal(out.to_numpy(), values)
+    if library == "pandas":
+        assert out.index.tolist() == list(range(5, 25))
+    # in a pipeline, and beside other columns
+    sized = make_column_transformer((made, ["a"]), remainder="passthrough")
+    both = sized.set_output(transform=library).fit_transform(
+        frame(dict(zip("ab", rows.T, strict=True)))
+    )
+    assert isinstance(both, frame) and list(both.columns)[-1] == "remainder__b"
+    pipeline = make_pipeline(made, LinearSVC()).fit(rows, rows[:, 0] > 0)
+    assert pipeline[-1].feature_names_in_.tolist() == names
+    with pytest.raises(ValueError, match="feature names"):
+        pipeline[-1].predict(pd.DataFrame(values, columns=names[::-1]))
