@@ -68,7 +68,8 @@ def cholesky(
         x: (n, d) rows.
         rank: largest number of pivots, from 1 to n.
         tol: share of the trace of K to stop at, >= 0.
-        key: a random key, for pivots drawn with probabilities d / sum d. None: the largest d.
+        key: a random key, for pivots drawn with probabilities d / sum d. None: the largest d. For
+            a Nystrom map `features.random_pivots` draws such pivots in blocks, in less time.
 
     Returns:
         A map (..., d) -> (..., s), a pytree. `residual` is the share of the trace that is left,

@@ -16,7 +16,7 @@ from ..kernels import Kernel
 from ..numerics import accum_dtype, blocked, sqdist, sqnorms
 from ..recipe import check_positive
 from ..types import Array, SparseRows
-from .pivots import random_pivots
+from .pivots import draw_rows, random_pivots
 
 
 def choice(name: str) -> Callable:
@@ -116,8 +116,4 @@ def _leverage_scores(
         return kernel.diag(rows) - sqnorms(projected.T)
 
     score = jnp.maximum(blocked(unexplained, x, 4096), 0) / shift
-    # Gumbel top-k: a draw without replacement with probabilities proportional to the scores.
-    perturbed = jnp.log(jnp.maximum(score, jnp.finfo(score.dtype).tiny)) + jax.random.gumbel(
-        for_rows, score.shape, score.dtype
-    )
-    return x[jax.lax.top_k(perturbed, count)[1]]
+    return x[draw_rows(for_rows, score, count)]

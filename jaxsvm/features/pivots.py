@@ -57,15 +57,14 @@ def random_pivots(block: int = 128) -> Callable:
             F = [F, (K_.P - F F_P') L^-T],  L L' = K_PP - F_P F_P';   d = diag(K - F F')
 
     P are the pivots accepted in this round, at most b. Their distribution is that of b = 1, where
-    each pivot takes a pass over F. Here the passes are matrix products of n x b numbers. The first
-    rows of the result are the result of fewer landmarks.
+    each pivot takes a pass over F. Here a round is a product of matrices.
 
-    Takes n s kernel values and n s^2 operations, as the features of the rows do. Memory is
-    n (s + b) numbers in the dtype of the rows.
+    A choice takes n s kernel values and O(n s^2) operations, as the features of the rows do. Memory
+    is n (s + b) numbers in the dtype of the rows.
 
-    Rows with d_i <= s eps k(x_i, x_i) are explained up to rounding, and are no pivots. Copies of
-    pivots are among them. Where no other rows are left, further ones are drawn uniformly, each row
-    at most once. `nystrom` drops what they add.
+    No row is drawn twice. Rows with d_i <= s eps k(x_i, x_i), such as copies of pivots, are
+    explained up to rounding and are no pivots. Where only such rows are left, the others are drawn
+    at once, in proportion to d without replacement. They hardly add to the map.
 
     Args:
         block: b, pivots of a round, >= 1.
@@ -87,8 +86,8 @@ def random_pivots(block: int = 128) -> Callable:
         [0.0, 1.0, 5.0]
 
     Reference: E. Epperly, J. Tropp, R. Webber, Embrace rejection: kernel matrix approximation by
-        accelerated randomly pivoted Cholesky, 2024, algorithm 2; Y. Chen, E. Epperly, J. Tropp, R.
-        Webber, Randomly pivoted Cholesky, CPAM 2024.
+        accelerated randomly pivoted Cholesky, 2024, arXiv:2410.03969; Y. Chen, E. Epperly, J.
+        Tropp, R. Webber, Randomly pivoted Cholesky, CPAM 2024.
     """
     integer("block", block, 1)
     return functools.partial(_random_pivots, block=block)
@@ -107,13 +106,23 @@ def _random_pivots(key: Array, kernel: Kernel, x: Array, count: int, *, block: i
     return x[_pivots(key, *constant, known, count, block)]
 
 
+def draw_rows(key: Array, share: Array, count: int) -> Array:
+    """Rows (count,) drawn without replacement, with probabilities proportional to `share` (n,).
+
+    Rows of share 0 come after all others, those below 0 last.
+    """
+    size = jnp.log(jnp.maximum(share, jnp.finfo(share.dtype).tiny))
+    perturbed = size + jax.random.gumbel(key, share.shape, share.dtype)  # Gumbel top-k
+    return top_k_index(jnp.where(share < 0, -jnp.inf, perturbed), count)
+
+
 class _Round(NamedTuple):
     """Loop state of random pivots."""
 
     number: Array  # ()  int32
     rank: Array  # ()  int32, pivots
     columns: Array  # (blocks, n, b)  F in blocks of columns, the free ones 0
-    residual: Array  # (n,)  the diagonal of K - F F', 0 where it is rounding only
+    residual: Array  # (n,)  the diagonal of K - F F', >= 0
     pivots: Array  # (blocks, b)  int32; n where there is none
 
 
@@ -128,18 +137,17 @@ def _pivots(key: Array, kernel: Kernel, x: Any, rows: Any, count: int, block: in
     diagonal = kernel.diag(x)
     n, dtype = diagonal.shape[0], diagonal.dtype
     floor = count * float(jnp.finfo(dtype).eps) * diagonal
-    above_rounding = lambda residual: jnp.where(residual > floor, residual, 0)
     one = jnp.eye(block, dtype=dtype)
 
     def should_continue(state):
-        return (state.rank < count) & jnp.any(state.residual > 0)
+        return (state.rank < count) & jnp.any(state.residual > floor)
 
     def fill_block(state):
         """Add pivots to the first block of columns that is not full."""
         j, residual = state.rank // block, state.residual
         round_key = jax.random.fold_in(for_pivots, state.number)
         u = jax.random.uniform(round_key, (2, PROPOSALS * block), dtype)
-        drawn = sample_proportional(residual, u[0])
+        drawn = sample_proportional(jnp.where(residual > floor, residual, 0), u[0])
         own, own_columns = rows[drawn], jnp.moveaxis(state.columns[:, drawn], 0, 1)
         flat = own_columns.reshape(drawn.shape[0], -1)
         among = kernel(own, own) - dot(flat, flat.T)
@@ -157,7 +165,7 @@ def _pivots(key: Array, kernel: Kernel, x: Any, rows: Any, count: int, block: in
         lower = jnp.where(is_new[:, None] & is_new[None, :], factor.columns[:, place].T, one)
         inverse = lax.linalg.triangular_solve(lower, one, left_side=True, lower=True)
         columns = dot(left, jnp.where(is_new[:, None], inverse, 0).T)
-        residual = above_rounding(jnp.maximum(residual - sqnorms(columns), 0))
+        residual = jnp.maximum(residual - sqnorms(columns), 0)
         return _Round(
             state.number + 1,
             j * block + factor.rank,
@@ -169,11 +177,10 @@ def _pivots(key: Array, kernel: Kernel, x: Any, rows: Any, count: int, block: in
     zero, blocks = jnp.zeros((), jnp.int32), -(-count // block)
     none = jnp.full((blocks, block), n, jnp.int32)
     columns = jnp.zeros((blocks, n, block), dtype)
-    start = _Round(zero, zero, columns, above_rounding(diagonal), none)
+    start = _Round(zero, zero, columns, diagonal, none)
     end = lax.while_loop(should_continue, fill_block, start)
     pivots = end.pivots.reshape(-1)[:count]
-    bits = jax.random.bits(for_others, (n,), jnp.uint32) | 1
-    others = top_k_index(bits.at[pivots].set(0, mode="drop"), count)
+    others = draw_rows(for_others, end.residual.at[pivots].set(-1, mode="drop"), count)
     i = lax.iota(jnp.int32, count)
     return jnp.where(i < end.rank, pivots, others[jnp.maximum(i - end.rank, 0)])
 
