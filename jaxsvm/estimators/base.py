@@ -43,6 +43,7 @@ from .preprocess import (
     validate,
 )
 from .starts import Solution, digest_of, start_of, streams
+from .tasks import CallbackSupportMixin
 
 PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
 
@@ -102,7 +103,7 @@ class Spec(NamedTuple):
     name: str | None = None  # of the solver, for the attribute `solver_`
 
 
-class BaseSVM(BaseEstimator):
+class BaseSVM(CallbackSupportMixin, BaseEstimator):
     """Fitting and decision values; a subclass says by `_spec` how it is trained."""
 
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits

@@ -21,6 +21,7 @@ from ..recipe import check_choice
 from ..wrappers import one_vs_one, one_vs_rest
 from .base import BaseSVM, Targets, has_columns
 from .preprocess import apply, module_of, named
+from .tasks import as_task
 
 FOLDS = 5  # of the cross-validation of probabilities, where each class has so many rows
 MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
@@ -33,6 +34,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
     class_weight: Any
     classes_: Any  # (k,) names; of several labels a list of the two of each
 
+    @as_task
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train a new model.
 
@@ -199,9 +201,11 @@ class ProbabilityMixin(BaseClassifier):
                 "probability=True needs two rows of each class, to leave one out, and one has a "
                 "single row: leave probability out, or add rows"
             )
+        machine = clone(self).set_params(probability=False)
+        machine.__dict__.pop("_skl_callbacks", None)  # which are for the whole fit
         with config_context(enable_metadata_routing=False):  # the weights are for `fit`
             values = cross_val_predict(
-                clone(self).set_params(probability=False),
+                machine,
                 x[:, used] if self._columns == "rows" else x,
                 y,
                 cv=folds,

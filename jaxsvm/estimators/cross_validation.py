@@ -25,6 +25,7 @@ from .compact import add_to_intercept, compact
 from .kernel_svm import KernelSVM
 from .parameters import WITH_GAMMA
 from .preprocess import batch, make_seed, pad_columns
+from .tasks import as_task
 
 # what a machine has once it is trained
 FITTED = ("model_", "fit_", "n_iter_", "fit_status_", "_dual", "_coef", "_intercept")
@@ -47,6 +48,7 @@ class CrossValidated(BaseSVM):
     progress = False
     multiclass: str
 
+    @as_task
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Choose the numbers, and train a model on all rows with them.
 

@@ -21,9 +21,10 @@ from ..names import LANDMARKS
 from ..recipe import check_choice
 from .parameters import kernel_of, set_parameters
 from .preprocess import apply, make_seed, to_train_dtype, validate
+from .tasks import CallbackSupportMixin, as_task
 
 
-class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A transformer of checked rows to features."""
 
     def __sklearn_tags__(self) -> Any:
@@ -32,6 +33,7 @@ class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
+    @as_task
     def fit(self, X: Any, y: Any = None) -> Self:
         """Draw the map for rows like X, (n, d); y is ignored."""
         integer("n_components", self.n_components, 1)

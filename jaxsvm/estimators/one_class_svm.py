@@ -16,11 +16,13 @@ from .base import BaseSVM, Spec
 from .kernel_svm import KernelSVM
 from .parameters import set_parameters
 from .preprocess import module_of
+from .tasks import as_task
 
 
 class OutlierDetector(OutlierMixin, BaseSVM):
     """A machine f(x) - rho for the support of a distribution, trained without targets."""
 
+    @as_task
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a new model.
 

@@ -23,6 +23,7 @@ from ..solvers.primal.newton import MOST_ROUNDS
 from ..types import JointLoss
 from .base import BaseSVM, Spec, Targets, steps_of_state
 from .parameters import set_parameters
+from .tasks import as_task
 
 LOSSES = ("hinge", "squared_hinge")
 
@@ -141,6 +142,7 @@ class Ranker(PairwiseSVM):
     ) -> None:
         set_parameters(self, locals())
 
+    @as_task
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> Self:
         """Train a new model on (n, d) rows.
 

@@ -11,11 +11,13 @@ from sklearn.metrics import r2_score
 from ..models import check_values
 from .base import BaseSVM
 from .preprocess import centre_of
+from .tasks import as_task
 
 
 class BaseRegressor(RegressorMixin, BaseSVM):
     """A regressor: fit and predict."""
 
+    @as_task
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train a new model.
 

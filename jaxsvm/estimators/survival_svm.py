@@ -9,6 +9,7 @@ from ..objectives import concordance_on
 from ..types import JointLoss
 from .parameters import set_parameters
 from .ranker import PairwiseSVM
+from .tasks import as_task
 
 
 class SurvivalSVM(PairwiseSVM):
@@ -72,6 +73,7 @@ class SurvivalSVM(PairwiseSVM):
         tags.target_tags.positive_only = True  # of times; the sign of y is that of the event
         return tags
 
+    @as_task
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, strata: Any = None) -> Self:
         """Train a new model on (n, d) rows.
 
