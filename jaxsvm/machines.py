@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .checks import shown
+from .engines.linear_dual import COLUMNS
 from .kernels import Kernel
 from .losses import hinge, squared_hinge
 from .models import OneVsRest
@@ -50,6 +51,9 @@ def linear_svm(
         hinge and its like, up to 512 columns, 5,000 rows or more         augmented_lagrangian
         the same with fewer rows, or a free bias                          interior_point
         more columns, or sparse rows of over 2^26 numbers if dense        dual_descent
+
+    Where JAX has an accelerator, interior_point takes all rows of up to 1,000 columns: its steps
+    are products of whole matrices, those of dual_descent loops over single rows.
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
@@ -168,6 +172,9 @@ def fastest_linear(
     if loss.quadratic is None:
         return "sdca"
     if bias == "free":
+        return "interior_point"
+    # loops over single rows are slow on an accelerator: see docs/devices.md
+    if is_dense and columns <= COLUMNS and jax.default_backend() != "cpu":
         return "interior_point"
     if is_dense and columns <= MOST_COLUMNS:
         return "augmented_lagrangian" if rows >= MANY else "interior_point"

@@ -63,6 +63,26 @@ def test_the_loss_the_shape_and_the_bias_decide():
         assert fastest_linear(*case) == method, case
 
 
+def test_an_accelerator_takes_whole_matrix_products(monkeypatch):
+    """Up to the columns of a factorisation; the machine is that of the method of a CPU."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    for *case, method in [
+        (losses.logistic, 10**6, 10**5, False, "feature", "newton"),
+        (losses.hinge, MANY, 54, True, "feature", "interior_point"),
+        (losses.hinge, MANY, 1000, True, "none", "interior_point"),
+        (losses.hinge, MANY, 1001, True, "feature", "dual_descent"),
+        (losses.hinge, 10, 3, False, "feature", "dual_descent"),
+        (losses.crammer_singer, 10, 3, True, "feature", "sdca"),
+    ]:
+        assert fastest_linear(*case) == method, case
+    # of a shape that no other test has compiled for a CPU
+    data = jaxsvm.dataset(WIDE[:100], Y[:100])
+    result = fit(jaxsvm.linear_svm(0.5, bias="none", tol=1e-5), data)
+    assert result.status.startswith("interior_point converged")
+    alone = fit(jaxsvm.dual_descent(0.5, bias="none", tol=1e-5), data)
+    np.testing.assert_allclose(result.model.w, alone.model.w, atol=2e-3)
+
+
 @pytest.mark.long(but=4)
 @pytest.mark.parametrize(("rows", "loss", "bias", "method"), CHOICES)
 def test_a_linear_machine_is_that_of_the_method_that_its_status_names(rows, loss, bias, method):
