@@ -137,7 +137,6 @@ def _pivots(key: Array, kernel: Kernel, x: Any, rows: Any, count: int, block: in
     diagonal = kernel.diag(x)
     n, dtype = diagonal.shape[0], diagonal.dtype
     floor = count * float(jnp.finfo(dtype).eps) * diagonal
-    one = jnp.eye(block, dtype=dtype)
 
     def should_continue(state):
         return (state.rank < count) & jnp.any(state.residual > floor)
@@ -150,34 +149,39 @@ def _pivots(key: Array, kernel: Kernel, x: Any, rows: Any, count: int, block: in
         drawn = sample_proportional(jnp.where(residual > floor, residual, 0), u[0])
         own, own_columns = rows[drawn], jnp.moveaxis(state.columns[:, drawn], 0, 1)
         flat = own_columns.reshape(drawn.shape[0], -1)
-        among = kernel(own, own) - dot(flat, flat.T)
-        least = jnp.maximum(u[1] * residual[drawn], floor[drawn])
-        factor = empty_factor(residual[drawn], block)._replace(rank=state.rank - j * block)
-        factor = _accept(factor, drawn, among, least, jnp.minimum(block, count - j * block))
-        is_new, place = factor.pivots >= 0, jnp.maximum(factor.pivots, 0)
-        new = jnp.where(is_new, drawn[place], n)
-        left = lax.fori_loop(
-            0,
-            j + 1,
-            lambda i, left: left - dot(state.columns[i], own_columns[place, i].T),
-            kernel(rows, own[place]),
+        factor, inverse = _accept(
+            drawn,
+            kernel(own, own) - dot(flat, flat.T),
+            residual[drawn],
+            jnp.maximum(u[1] * residual[drawn], floor[drawn]),
+            state.rank - j * block,
+            jnp.minimum(block, count - j * block),
+            block,
         )
-        lower = jnp.where(is_new[:, None] & is_new[None, :], factor.columns[:, place].T, one)
-        inverse = lax.linalg.triangular_solve(lower, one, left_side=True, lower=True)
-        columns = dot(left, jnp.where(is_new[:, None], inverse, 0).T)
-        residual = jnp.maximum(residual - sqnorms(columns), 0)
-        return _Round(
-            state.number + 1,
-            j * block + factor.rank,
-            state.columns.at[j].add(columns),
-            residual.at[new].set(0, mode="drop"),
-            state.pivots.at[j].min(new),
+        place = jnp.maximum(factor.pivots, 0)
+        new = jnp.where(factor.pivots >= 0, drawn[place], n)
+        rank = j * block + factor.rank
+
+        def add_columns(columns, residual):
+            left = lax.fori_loop(
+                0,
+                j + 1,
+                lambda i, left: left - dot(columns[i], own_columns[place, i].T),
+                kernel(rows, own[place]),
+            )
+            added = dot(left, inverse.T)
+            residual = jnp.maximum(residual - sqnorms(added), 0).at[new].set(0, mode="drop")
+            return columns.at[j].add(added), residual
+
+        # the last columns are not needed
+        columns, residual = lax.cond(
+            rank < count, add_columns, lambda *unchanged: unchanged, state.columns, residual
         )
+        return _Round(state.number + 1, rank, columns, residual, state.pivots.at[j].min(new))
 
     zero, blocks = jnp.zeros((), jnp.int32), -(-count // block)
     none = jnp.full((blocks, block), n, jnp.int32)
-    columns = jnp.zeros((blocks, n, block), dtype)
-    start = _Round(zero, zero, columns, diagonal, none)
+    start = _Round(zero, zero, jnp.zeros((blocks, n, block), dtype), diagonal, none)
     end = lax.while_loop(should_continue, fill_block, start)
     pivots = end.pivots.reshape(-1)[:count]
     others = draw_rows(for_others, end.residual.at[pivots].set(-1, mode="drop"), count)
@@ -185,25 +189,39 @@ def _pivots(key: Array, kernel: Kernel, x: Any, rows: Any, count: int, block: in
     return jnp.where(i < end.rank, pivots, others[jnp.maximum(i - end.rank, 0)])
 
 
-def _accept(factor: Factor, drawn: Array, among: Array, least: Array, size: Array) -> Factor:
-    """The factor of up to `size` of the drawn rows, in turn, of which more than `least` is left.
+def _accept(
+    drawn: Array, among: Array, residual: Array, least: Array, rank: Array, size: Array, block: int
+) -> tuple[Factor, Array]:
+    """Accept drawn rows, in turn, of which more than `least` is left, until there are `size`.
 
     What is left of a row only falls, so that a rejected row stays so.
 
     Args:
-        factor: of `among`, with the residuals of the drawn rows.
         drawn: (q,) int32 rows, with repetitions.
         among: (q, q) what the pivots so far leave of their kernel matrix.
+        residual: (q,) its diagonal.
         least: (q,) thresholds.
-        size: () int32, at most as many columns as the factor has space for.
+        rank: () int32, the place of the first column.
+        size: () int32, the end of the places, at most `block`.
+        block: b.
+
+    Returns:
+        The factor of `among`, and the inverse L^-1 (b, b) of its rows of the accepted, with zeros
+        in other places.
     """
+    # to the q columns of `among` come b of the identity: the same steps make L^-1 of them
+    q, one = drawn.shape[0], jnp.eye(block, dtype=among.dtype)
+    extend = lambda a, value: jnp.pad(a, (0, block), constant_values=value)
+    drawn, least = extend(drawn, -1), extend(least, jnp.inf)
+    start = empty_factor(extend(residual, 0), block)._replace(rank=rank)
 
     def has_next(factor):
         return (factor.rank < size) & jnp.any(factor.residual > least)
 
     def add_next(factor):
         p = jnp.argmax(factor.residual > least).astype(jnp.int32)
-        factor = add_column(factor, p, among[p])
+        factor = add_column(factor, p, jnp.concatenate([among[p], one[factor.rank]]))
         return factor._replace(residual=jnp.where(drawn == drawn[p], 0, factor.residual))
 
-    return lax.while_loop(has_next, add_next, factor)
+    factor = lax.while_loop(has_next, add_next, start)
+    return factor, factor.columns[:, q:]
