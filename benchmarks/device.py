@@ -18,7 +18,7 @@ TorchKM's figures are from its paper, arXiv 2606.06742. The text that was read d
 repository has 2,000 landmarks of rank 300, of covtype 30, the hinge, and 80 % of the rows of covtype. Here the rank is 500, with
 `newton` and the squared hinge on all rows.
 
-All loads are to end within ten minutes. `path` and `landmarks` try a part first: one fold of ten, or a tenth of the rows.
+All loads are sized for ten minutes together. `path` and `landmarks` try a part first: one fold of ten, or a tenth of the rows.
 Where the whole would take longer than their limit, `size` names what was run.
 """
 
