@@ -550,13 +550,12 @@ def _float(name: str, value: Any) -> float:
 
 
 def caller_stacklevel() -> int:
-    """The `stacklevel` of the first caller outside of this package.
+    """The `stacklevel` of the first caller outside of this package, and of callbacks around a fit.
 
     It is for a warning in the calling function.
     """
     level, frame = 1, sys._getframe(1)
-    while (
-        frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]
-    ):
+    inner = f"{__name__.split('.')[0]}.", "sklearn.callback."
+    while frame.f_back and f"{frame.f_globals.get('__name__', '')}.".startswith(inner):
         level, frame = level + 1, frame.f_back
     return level

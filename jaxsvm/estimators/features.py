@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from .. import features
-from ..checks import integer
+from ..checks import caller_stacklevel, integer
 from ..data import dataset
 from ..data.from_scipy import is_sparse
 from ..features.landmarks import choice
@@ -98,7 +98,7 @@ class NystromFeatures(Map):
             size = x.shape[0]
             warnings.warn(
                 f"n_components={self.n_components} landmarks, but only {size} rows: all are taken",
-                stacklevel=3,
+                stacklevel=caller_stacklevel(),
             )
         # drawn on the host, so that the other rows are not copied to the device
         is_drawn = self.choose == "uniform"

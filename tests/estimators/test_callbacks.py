@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
@@ -15,6 +16,7 @@ from jaxsvm.estimators import (
     SVR,
     FourierFeatures,
     LinearSVC,
+    NystromFeatures,
     OneClassSVM,
     Pegasos,
     Ranker,
@@ -112,3 +114,11 @@ def test_tasks_of_machines_in_pipelines_and_searches():
     monitor = pytest.importorskip("sklearn.callback").ScoringMonitor(scoring="accuracy")
     machine = LinearSVC().set_callbacks(monitor).fit(X, Y)
     assert monitor.get_logs().data[0]["accuracy"] == machine.score(X, Y)
+
+
+def test_a_warning_names_the_line_of_the_user():
+    with pytest.warns(UserWarning, match="only 60 rows: all are taken") as told:
+        NystromFeatures(n_components=70).set_callbacks(Log()).fit(X)
+    with pytest.warns(ConvergenceWarning) as also:
+        LinearSVC(C=1000.0, tol=1e-7, max_iter=1).set_callbacks(Log()).fit(X, Y)
+    assert {warning.filename for warning in (*told, *also)} == {__file__}
