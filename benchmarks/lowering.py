@@ -1,12 +1,12 @@
 """`python -m benchmarks.lowering`: what the CUDA programs of the main solvers hold. It needs no GPU, and times nothing.
 
-Each update is lowered for CUDA by JAX, as `jax.export` does it, and its StableHLO is counted, with calls written out. XLA fuses
-operations later. It launches more kernels than a round has reductions, and fewer than it has operations; each launch takes
-some 5 to 10 microseconds. Writes benchmarks/results/lowering.csv:
+Each update is lowered for CUDA by JAX, and its StableHLO is counted, with calls written out. `jax.export` takes them all, too.
+XLA fuses operations later. It launches more kernels than a round has reductions as a rule, and fewer than it has operations.
+A launch takes some 5 to 10 microseconds, which is not measured here. Writes benchmarks/results/lowering.csv:
 
 loops, depth       while loops of the update, and how deep they are nested
 update             what an update is; around one step there is the loop of `fit`
-round_ops          operations of a round of the innermost loop, its condition included; without a loop, of the update.
+round_ops          operations of a round of the innermost loop, of several the longest, with its condition; else of the update.
                    Constants, reshapes and broadcasts are not counted
 round_reductions   those of them that end a fusion: reductions, products, scatters, sorts, factorisations and other calls
 round_reads        those of them that read at a single place: dynamic slices, and gathers of one row or number
