@@ -13,6 +13,7 @@ from jax import lax
 
 from .checks import caller_stacklevel, shown, x64_enabled
 from .models import Classifier, Mapped, OneVsOne, OnTable, check_values, decision_values
+from .models.tables import check_table
 from .numerics import is_traced
 from .objectives.evaluate import in_float64
 from .recipe import check_choice, static, struct
@@ -459,6 +460,7 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
     """
     coupling = check_method(method, coupling)
     if isinstance(model, OnTable):
+        check_table(model.table, data, "calibration")
         return OnTable(model.table, calibrate(model.inner, data, method=method, coupling=coupling))
     if not callable(model) or isinstance(model, type | Calibrated) or hasattr(model, "_fields"):
         raise TypeError(
@@ -466,6 +468,7 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
             f"{shown(model)}"
         )
     check_weights("data", data)
+    refuse_columns("calibrate", data)
     names, inner = None, model
     if isinstance(model, Classifier):
         names, inner = model.classes, model.inner
@@ -479,6 +482,15 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
         columns = decision_values(to_columns, data.x)
         place, names = places_of(data, names, number_of_classes(columns, coupling))
     return calibrate_columns(inner, columns, place, data.weight, method, coupling, names)
+
+
+def refuse_columns(caller: str, data: Batch) -> None:
+    """Raise for rows with several targets each."""
+    if data.y.ndim > 1:
+        raise ValueError(
+            f"{caller} takes one target a row, and these rows have {data.y.shape[1]}: pass "
+            "model[c] and jaxsvm.column(data, c) for each of them"
+        )
 
 
 def check_method(method: Any, coupling: Any) -> str:

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .calibration import places_of
+from .calibration import places_of, refuse_columns
 from .checks import shown
 from .models import Classifier, OnTable, check_values, decision_values
+from .models.tables import check_table
 from .numerics import is_traced
 from .recipe import check_scalars, static, struct
 from .types import Array, Batch, check_weights
@@ -159,6 +160,7 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
     """
     check_alpha(alpha)
     if isinstance(model, OnTable):
+        check_table(model.table, data, "data")
         return OnTable(model.table, conformal(model.inner, data, alpha))
     if not callable(model) or isinstance(model, type | Conformal) or hasattr(model, "_fields"):
         raise TypeError(
@@ -166,6 +168,7 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
             f"{shown(model)}"
         )
     check_weights("data", data)
+    refuse_columns("conformal", data)
     names: Any = getattr(model, "classes", None)  # of a `Classifier`, or of probabilities
     inner = model.inner if isinstance(model, Classifier) else model
     traced = is_traced(inner, data)

@@ -130,8 +130,8 @@ def _of_table(
         classes = classes or like.classes.names or None
         task = task or ("regression" if not like.classes.names else None)
     if isinstance(target, list | tuple) and len(target) > 1:
-        target = [str(name) for name in target]
-        classes = classes if task == "regression" else classes or target
+        target = _several(target, like, classes)
+        classes = None if task == "regression" else target
     elif target is not None:
         target = str(target[0] if isinstance(target, list | tuple) and target else target)
     rows, y, table, used = rows_of_table(x, target, y, table, scale)
@@ -148,6 +148,24 @@ def _of_table(
     data = dataset(rows, y, weight, query=query, task=task, classes=classes, sparse=sparse)
     named = Classes() if data.classes is None else data.classes
     return data._replace(classes=dataclasses.replace(named, table=table))
+
+
+def _several(target: Sequence[str], like: Any, classes: Any) -> list[str]:
+    """The names of several columns of targets, in the order of those of the training rows."""
+    names = [str(name) for name in target]
+    if len(set(names)) < len(names):
+        raise ValueError(f"target names a column twice: {', '.join(names)}")
+    known = [] if like is None or not like.classes.names else [str(n) for n in like.classes.names]
+    if known and sorted(known) != sorted(names):
+        raise ValueError(
+            f"target must name the columns of the training rows, {', '.join(known)}, got "
+            f"{', '.join(names)}"
+        )
+    if like is None and classes is not None:
+        raise ValueError(
+            "the names of several targets are those of their columns: leave classes out"
+        )
+    return known or names
 
 
 def checked_batch(

@@ -107,17 +107,6 @@ def check_kernels(solver: Any, data: Batch) -> None:
             check_custom(as_kernel(kernel), data)
 
 
-def check_probe_table(probe: Any, classes: Any) -> None:
-    """Raise for a probe on the rows of a table of which other numbers were made."""
-    of_data = getattr(getattr(probe, "data", None), "classes", None)
-    other, own = getattr(of_data, "table", None), getattr(classes, "table", None)
-    if other is not None and own is not None and other.columns != own.columns:
-        raise ValueError(
-            "the rows of the probe were made numbers by themselves: make them as those of training,"
-            " jaxsvm.dataset(frame, target=..., like=train)"
-        )
-
-
 def check_drawn(sampler: Sampler, run: RunState, curve: Curve, first_step: int, n: int) -> None:
     """Raise if the sampler drew rows that do not exist in a chunk whose loss is not a number."""
     chunks = np.flatnonzero(np.isnan(np.asarray(curve.loss)))

@@ -16,6 +16,7 @@ from ..checks import shown
 from ..files import DeferredInterrupt
 from ..flags import despite_flags, flag
 from ..models import classes_of
+from ..models.tables import check_table
 from ..numerics import (
     CentredRows,
     accum_dtype,
@@ -63,7 +64,6 @@ from .checks import (
     check_limit,
     check_origin,
     check_probe,
-    check_probe_table,
     check_solver,
     check_steps,
     check_targets,
@@ -281,7 +281,7 @@ def fit(
     every = None if every is None else whole_number("every", every, 1)
     saver = Saver(save)
     classes = classes_of(fields.targets, data)
-    check_probe_table(probe, classes)
+    check_table(getattr(classes, "table", None), getattr(probe, "data", None), "the probe")
     data = data._replace(classes=None)  # other names need no other programs
     sampler = sampler or fields.sampler or uniform(1)
     n, draws = data.y.shape[0], fields_of(sampler)

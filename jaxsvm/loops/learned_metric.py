@@ -15,8 +15,9 @@ from ..files import check_field
 from ..models import Mapped, OneVsOne
 from ..numerics import accum_dtype, dot
 from ..recipe import as_static, struct, unwrap_static
-from ..types import Array, Batch, SparseRows
+from ..types import Array, Batch, SparseRows, row_weights
 from .fitting import fit
+from .select_checks import check_single
 from .selecting import select
 from .selection import Scores
 from .threads import Progress
@@ -71,7 +72,7 @@ class MetricSearch:
 
     @property
     def importances(self) -> np.ndarray:
-        """The diagonal of M, (d,), with sum 1: what the function depends on."""
+        """The diagonal of M, (d,), with sum 1: what the function depends on; equal at round 0."""
         diagonal = self.metric if self.metric.ndim == 1 else np.diag(self.metric)
         return diagonal / diagonal.sum()
 
@@ -106,12 +107,13 @@ def metric_search(
 
     Columns, or directions, on which f does not depend lose their weight. The factor c keeps the
     mean squared distance of two rows, so that all rounds have the same grid. Of k values f is each
-    of them, and the gradients are summed over.
+    of them, of `one_vs_one` the value of each pair, and the products are summed. Rounds end where
+    a machine is a constant function.
 
     The score of a round is out of fold, metric included: each fold has metrics of its own, learned
-    without its rows. The first round is the whole grid. Later ones look at the numbers of the least
-    mean score in the round before, and at their neighbours on the grid. The round of the least
-    score is chosen, and its machine is trained on all rows.
+    without its rows but for the choice of the numbers. The first round is the whole grid. Later
+    ones look at the numbers of the least mean score in the round before, and at their neighbours
+    on the grid. The round of the least score is chosen, and its machine is trained on all rows.
 
     Args:
         maker: (one number of each axis by name) -> solver of a kernel machine, as of `select`.
@@ -121,7 +123,7 @@ def metric_search(
         diagonal: whether M is diagonal: a weight for each column.
         folds: as of `select`.
         groups: as of `select`.
-        score: as of `select`.
+        score: as of `select`, but for those of probabilities.
         progress: a bar on the standard error stream.
         **axes: of numbers, as of `select` with a grid.
 
@@ -156,6 +158,7 @@ def metric_search(
         raise TypeError(f"diagonal must be True or False, got {shown(diagonal)}")
     if isinstance(getattr(data, "x", None), SparseRows):
         raise ValueError("metric_search takes dense rows: make them so with x.toarray()")
+    check_single(1, score)
     options: dict[str, Any] = {"score": score, "progress": False}
     first = select(maker, data, key, folds=folds, groups=groups, **options, **axes)
     fold, tables = first.fold, [first.table]
@@ -167,12 +170,17 @@ def metric_search(
             last, scores = tables[-1], []
             solver, near = maker(**last.at(last.place)), _neighbours(first.table, last)
             for k, root in enumerate(roots):
-                weight = jnp.where(jnp.asarray(fold == k), 0, data.weight)
-                roots[k] = _next_root(solver, data._replace(weight=weight), key, root)
-                rows = data._replace(x=Metric(roots[k])(data.x))
+                held_out = (fold == k).reshape(-1, *[1] * (data.weight.ndim - 1))
+                left = data._replace(weight=jnp.where(jnp.asarray(held_out), 0, data.weight))
+                root = _next_root(solver, left, key, root)
+                if root is None:
+                    break
+                roots[k], rows = root, data._replace(x=Metric(root)(data.x))
                 held = select(maker, rows, key, folds=np.where(fold == k, 0, -1), **options, **near)
                 scores.append(held.table)
                 bar.add(1)
+            if len(scores) < len(roots):
+                break
             tables.append(_joined(scores))
     finally:
         bar.close()
@@ -180,6 +188,8 @@ def metric_search(
     result = MetricSearch(first.model, whole, tuple(tables), numbers[0], first.classes)
     for chosen in numbers[: result.round]:
         whole = _next_root(maker(**chosen), data, key, whole)
+        if whole is None:
+            raise ValueError("the machine on all rows is a constant function: give a larger C")
     model, chosen = first.model, numbers[result.round]
     if result.round:
         rows = data._replace(x=Metric(whole)(data.x))
@@ -198,8 +208,9 @@ def _identity(data: Batch, diagonal: bool) -> Array:
 def _neighbours(grid: Scores, last: Scores) -> dict[str, np.ndarray]:
     """The numbers of the grid beside those of the least score of the last round, and these."""
     chosen = last.at(last.place)
-    places = {name: int(np.argmax(a == chosen[name])) for name, a in grid.axes.items()}
-    return {name: a[max(places[name] - 1, 0) : places[name] + 2] for name, a in grid.axes.items()}
+    axes = {name: np.sort(numbers) for name, numbers in grid.axes.items()}
+    places = {name: int(np.argmax(a == chosen[name])) for name, a in axes.items()}
+    return {name: a[max(places[name] - 1, 0) : places[name] + 2] for name, a in axes.items()}
 
 
 def _joined(tables: list[Scores]) -> Scores:
@@ -209,14 +220,14 @@ def _joined(tables: list[Scores]) -> Scores:
     return dataclasses.replace(tables[0], **fields)
 
 
-def _next_root(solver: Any, data: Batch, key: Array, root: Array) -> Array:
-    """The root of the next metric, by the machine on the rows of this one."""
+def _next_root(solver: Any, data: Batch, key: Array, root: Array) -> Any:
+    """The root of the next metric, by the machine on the rows of this one; None: it is constant."""
     rows = data._replace(x=Metric(root)(data.x))
     model = as_static(fit(solver, rows, key).model)
-    outer = np.asarray(_outer(model, rows.x, rows.weight), np.float64)
+    weight = row_weights(data).weight
+    outer = np.asarray(_outer(model, rows.x, weight), np.float64)
     old, x = np.asarray(root, np.float64), np.asarray(data.x, np.float64)
-    share = np.asarray(data.weight, np.float64)
-    share = share / share.sum()
+    share = np.asarray(weight, np.float64) / np.sum(np.asarray(weight, np.float64))
     x = x - (share @ x)[None, :]
     if old.ndim == 1:
         metric, spread = old**2 * np.diag(outer), share @ x**2
@@ -227,18 +238,22 @@ def _next_root(solver: Any, data: Batch, key: Array, root: Array) -> Array:
         new = (vectors * np.sqrt(np.maximum(values, 0))[None, :]) @ vectors.T
     before, after = np.sum(spread if old.ndim == 1 else np.diag(spread)), np.sum(metric * spread)
     if not after > 0:
-        raise ValueError(
-            "the machine is a constant function, which says nothing of the columns: give a larger C"
-        )
+        return None
     return jnp.asarray(new * np.sqrt(before / after), data.x.dtype)
+
+
+def _values(model: Any, x: Array) -> Array:
+    """The values of a model, of votes those of the pairs."""
+    if isinstance(model, Mapped):
+        return _values(model.inner, unwrap_static(model.phi)(x))
+    return model.pairs(x) if isinstance(model, OneVsOne) else model(x)
 
 
 @jax.jit
 def _outer(model: Any, x: Array, weight: Array) -> Array:
     """The mean outer product of the gradients of a model's values, (d, d)."""
     model, (n, d) = unwrap_static(model), x.shape
-    values = model.pairs if isinstance(model, OneVsOne) else model
-    gradient = jax.vmap(jax.jacrev(lambda row: values(row[None, :]).reshape(-1)))
+    gradient = jax.vmap(jax.jacrev(lambda row: _values(model, row[None, :]).reshape(-1)))
     count = -(-n // BLOCK)
     padding = count * BLOCK - n
     x = jnp.pad(x, ((0, padding), (0, 0))).reshape(count, BLOCK, d)

@@ -125,6 +125,15 @@ def check_score(score: Any, search: str, solver: Any) -> None:
         )
 
 
+def check_single(count: int, score: Any) -> None:
+    """Raise for a score of probabilities where there is one fold."""
+    if count == 1 and (score in ("log_loss", "brier") or hasattr(score, "takes_probabilities")):
+        raise ValueError(
+            "the probabilities of a fold are fitted to the others, and there is one fold: take two "
+            "or more, or another score"
+        )
+
+
 def _ranks(part: Any) -> bool:
     """Whether this is a loss that couples rows, or a solver with one among its arguments."""
     if is_kind(part, JointLoss) or not isinstance(part, Recipe):

@@ -37,6 +37,7 @@ from .select_checks import (
     check_folds,
     check_names,
     check_score,
+    check_single,
     checked_solver,
     first_solver,
     folds_of,
@@ -192,6 +193,7 @@ def select(
     check_score(score, search, first)
     fold = folds_of(key, data, fields_of(first).targets, folds, groups)
     count = int(fold.max()) + 1
+    check_single(count, score)
     check_folds(fold, data, fields_of(first).targets)
     results = Results((2,) if by_gradient else _shape(numbers), count, fold.shape[0])
     if by_gradient:

@@ -190,7 +190,7 @@ class OnTable:
         return self.inner(self.table.numbers(x))
 
     def predict(self, x: Any) -> Any:
-        """The classes of rows of a table, (n,); of real targets the values."""
+        """What the model on the numbers predicts: classes (n,), or values of real targets."""
         call: Callable = getattr(self.inner, "predict", self.inner)
         return call(self.table.numbers(x))
 
@@ -212,6 +212,22 @@ class OnTable:
     def __check__(self) -> None:
         if not isinstance(self.table, Table):
             raise ValueError(f"table must be a Table, got {shown(self.table)}")
+
+
+def check_table(table: Table | None, data: Any, what: str) -> None:
+    """Raise where rows came from a table of which other numbers were made.
+
+    Args:
+        table: of the model's training rows; None: they were no table.
+        data: `Batch` of other rows.
+        what: a name of these rows.
+    """
+    other = getattr(getattr(data, "classes", None), "table", None)
+    if table is not None and other is not None and other.columns != table.columns:
+        raise ValueError(
+            f"the rows of {what} were made numbers by themselves: make them as those of training, "
+            "jaxsvm.dataset(frame, target=..., like=train)"
+        )
 
 
 def no_column(where: str, name: str, table: Table, there: list[str]) -> str:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..losses import hinge
+from ..models.tables import check_table
 from ..numerics import is_traced
 from ..recipe import as_static, static, struct, unwrap_static
 from ..types import AnyLoss, Array, Batch, Model, check_weights
@@ -41,6 +42,7 @@ class _Error:
 
     def __call__(self, model: Model) -> Array:
         check_objective(model, self.data, needs="__call__")
+        check_table(getattr(model, "table", None), self.data, "error_on")
         score, y = decision_values(model, self.data), self.data.y
         if y.ndim == 2:
             _check_columns(score, y)

@@ -479,6 +479,10 @@ def test_a_probe_on_rows_that_are_numbers_of_their_own_is_refused():
     probe = jaxsvm.error_on(jaxsvm.dataset(test, target="rich", scale=True))
     with pytest.raises(ValueError, match="the rows of the probe were made numbers by themselves"):
         jaxsvm.fit(jaxsvm.linear_svm(1.0), data, KEY, probe=probe)
+    run = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, KEY)
+    for judge in (jaxsvm.calibrate, jaxsvm.conformal, lambda m, d: jaxsvm.error_on(d)(m)):
+        with pytest.raises(ValueError, match="were made numbers by themselves"):
+            judge(run.classifier, probe.data)
     probe = jaxsvm.error_on(jaxsvm.dataset(test, target="rich", like=data))
     assert jaxsvm.fit(jaxsvm.linear_svm(1.0), data, KEY, probe=probe).finite
 
@@ -496,6 +500,15 @@ def test_several_columns_of_a_table_are_targets():
     labels = run.classifier
     assert labels.inner.labels == ("old", "tall")
     assert np.array_equal(labels.predict(cells), run.predict(cells))
+    swapped = jaxsvm.dataset(cells, target=["tall", "old"], like=data)
+    assert np.array_equal(swapped.y, data.y) and swapped.classes.names == data.classes.names
+    for bad, message in (
+        ({"target": ["old", "old"]}, "names a column twice"),
+        ({"target": ["old", "age"], "like": data}, "must name the columns of the training rows"),
+        ({"target": ["old", "tall"], "classes": ["a", "b"]}, "leave classes out"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            jaxsvm.dataset(cells, **bad)
     real = jaxsvm.dataset(cells, target=["age", "old"], task="regression")
     assert real.y.shape == (N, 2) and real.x.shape[1] == 5
     assert jaxsvm.dataset(CELLS, target=["rich"]).classes.names == ("no", "yes")

@@ -316,6 +316,9 @@ def test_what_takes_one_target_says_so():
         for leave in (jaxsvm.models.to_sklearn, lambda m: jaxsvm.models.to_libsvm(m, "/tmp/none")):
             with pytest.raises(ValueError, match="takes a model of one target, and this one has 3"):
                 leave(model)
+    for call in (jaxsvm.calibrate, jaxsvm.conformal):
+        with pytest.raises(ValueError, match="takes one target a row, and these rows have 3"):
+            call(found.classifier, data)
     with pytest.raises(IndexError, match=r"there is no model\[3\], there are 3"):
         found.model[3]
     with pytest.raises(ValueError, match="lam must be one number, or one of each of the 3"):
