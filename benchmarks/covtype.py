@@ -54,7 +54,7 @@ def ours(n: int, C: float, tol: float, save: str | None = None) -> dict:
     began = time.perf_counter()
     data = jaxsvm.dataset(x, y)
     solver = jaxsvm.decomposition(float(C), kernel, tol=tol, memory=MEMORY)
-    run = jaxsvm.fit(solver, data, jax.random.key(0), save=save, every=1, progress=True)
+    run = jaxsvm.fit(solver, data, jax.random.key(0), steps=10_000, tol=tol, save=save, every=1, progress=True)
     jax.block_until_ready(run.model)
     found = {"seconds": time.perf_counter() - began, "resident_GB": resident(), "updates": int(run.state.step)}
     coef = np.asarray(run.model.coef, float)

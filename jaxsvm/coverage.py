@@ -173,7 +173,7 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
     inner = model.inner if isinstance(model, Classifier) else model
     traced = is_traced(inner, data)
     values = inner(data.x) if traced else decision_values(inner, data.x)
-    has_names = names is not None or getattr(data.classes, "names", ())
+    has_names = names is not None or bool(getattr(data.classes, "names", ()))
     if not has_names and values.ndim == 1:
         return from_values((inner,), [values], [data.y], [data.weight], alpha, ())
     k = 2 if values.ndim == 1 else values.shape[1]

@@ -185,7 +185,7 @@ def metric_search(
     finally:
         bar.close()
     numbers = [table.at(table.place) for table in tables]
-    result = MetricSearch(first.model, whole, tuple(tables), numbers[0], first.classes)
+    result = MetricSearch(first.model, np.asarray(whole), tuple(tables), numbers[0], first.classes)
     for chosen in numbers[: result.round]:
         whole = _next_root(maker(**chosen), data, key, whole)
         if whole is None:
@@ -205,7 +205,7 @@ def _identity(data: Batch, diagonal: bool) -> Array:
     return jnp.ones(d, dtype) if diagonal else jnp.eye(d, dtype=dtype)
 
 
-def _neighbours(grid: Scores, last: Scores) -> dict[str, np.ndarray]:
+def _neighbours(grid: Scores, last: Scores) -> dict[str, Any]:
     """The numbers of the grid beside those of the least score of the last round, and these."""
     chosen = last.at(last.place)
     axes = {name: np.sort(numbers) for name, numbers in grid.axes.items()}
