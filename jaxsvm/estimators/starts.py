@@ -88,11 +88,12 @@ def start_of(last: Solution | None, now: Solution, whole: Callable, key: Array, 
     is_of_use = same_space if is_primal else last.rows == now.rows
     if not (is_of_use and _are_like(part(old), part(first))):
         return None
+    value = jnp.asarray(part(old)) * (1.0 if is_primal else _ratio(now.solver, last.solver))
     fresh = _initial(as_argument(whole(now.solver), accum_dtype(data.x)), key, data)
     if by_dual:
-        state = _with_dual(last, now, whole, key, data)
+        state = _at_dual(value, now.solver, whole, key, data)
     else:
-        state = _unmasked(fresh)._replace(**{"v" if is_primal else "coef": jnp.asarray(part(old))})
+        state = _unmasked(fresh)._replace(**{"v" if is_primal else "coef": value})
     return fresh._replace(inner=state) if isinstance(fresh, MaskedState) else state
 
 
@@ -102,15 +103,18 @@ def _initial(solver: Any, key: Array, data: Batch) -> Any:
     return unwrap_static(solver).init(key, data)
 
 
-def _with_dual(last: Solution, now: Solution, whole: Callable, key: Array, data: Batch) -> Any:
-    """The states of the problems that begin at the last coefficients, in proportion to C."""
+def _ratio(solver: Any, before: Any) -> float:
+    """The ratio of the C of two solvers, 1 where they have none."""
+    C, old = (getattr(each, "C", None) for each in (solver, before))
+    return 1.0 if C is None or old is None else float(C) / float(old)
+
+
+def _at_dual(coef: Array, solver: Any, whole: Callable, key: Array, data: Batch) -> Any:
+    """The states of the problems that begin at signed coefficients, (n,) or (k, n)."""
     y, weight = _unmasked(fields_of(whole(TARGETS)).init(key, data))
-    coef = jnp.asarray(_coefficients(_unmasked(last.state)))
-    C, before = (getattr(solution.solver, "C", None) for solution in (now, last))
-    alpha = coef if C is None or before is None else coef * (float(C) / float(before))
-    if fields_of(now.solver).targets == "labels":
-        alpha = alpha * y.astype(coef.dtype)
-    return _begun(as_argument(now.solver, coef.dtype), alpha, y, weight, key, data)
+    is_signed = fields_of(solver).targets == "labels"
+    alpha = coef * y.astype(coef.dtype) if is_signed else coef
+    return _begun(as_argument(solver, coef.dtype), alpha, y, weight, key, data)
 
 
 @jax.jit
