@@ -27,7 +27,7 @@ from . import common
 from .one_machine import resident
 from .peers import GAMMA, gaussian, signed, violation
 
-PARTS = {"exact": [(n, C) for n in (100_000, 200_000) for C in (1, 10)], "all": [(400_000, 1), (581_012, 1)]}
+PARTS = {"exact": [(n, C) for C in (1, 10) for n in (100_000, 200_000)], "all": [(400_000, 1), (581_012, 1)]}
 KILLED = (200_000, 1)
 MEMORY = 2**31  # bytes of the cache of kernel rows
 
