@@ -33,8 +33,14 @@ def validate(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """
     try:
         return validate_data(estimator, X, *y, accept_sparse="csr", dtype=FLOATS, **options)
+    except np.exceptions.DTypePromotionError as error:
+        raise ValueError(
+            "X holds columns that cannot be joined as numbers, such as dates: turn them into "
+            "numbers, or leave them out"
+        ) from error
     except ValueError as error:
         problem, _, word = str(error).partition(": ")
+        word = word.removeprefix("np.str_(").removesuffix(")")
         if problem != "could not convert string to float":
             raise
         names = X.columns if hasattr(X, "columns") else ()

@@ -157,7 +157,7 @@ class SGDOneClassSVM(OutlierDetector):
         Args:
             X: (n, d) rows.
             y: ignored.
-            sample_weight: (n,) weights, >= 0, relative to the rows of one call.
+            sample_weight: (n,) weights, >= 0; a weight of k counts as k copies of the row.
         """
         first = not hasattr(self, "fit_")
         return self._fit(X, sample_weight, first, **self._partial_options(first))

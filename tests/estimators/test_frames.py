@@ -103,3 +103,11 @@ def test_features_are_frames_where_they_are_asked_for(made, library, frame):
     assert pipeline[-1].feature_names_in_.tolist() == names
     with pytest.raises(ValueError, match="feature names"):
         pipeline[-1].predict(pd.DataFrame(values, columns=names[::-1]))
+
+
+def test_dates_and_words_of_numpy_get_one_sentence():
+    table = pd.DataFrame({"age": [1.0, 2.0], "day": pd.date_range("2020", periods=2)})
+    with pytest.raises(ValueError, match="cannot be joined as numbers, such as dates: turn them"):
+        LinearSVC().fit(table, [0, 1])
+    with pytest.raises(ValueError, match="X holds words, such as 'u': encode them"):
+        LinearSVC().fit(np.array([["u", "1"], ["v", "2"]]), [0, 1])
