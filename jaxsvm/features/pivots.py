@@ -35,8 +35,8 @@ def empty_factor(diagonal: Array, rank: int) -> Factor:
 
 def add_column(factor: Factor, p: Array, values: Array) -> Factor:
     """The factor with the column of the pivot p, of which `values` (n,) are the kernel values."""
-    root = jnp.sqrt(factor.residual[p])
-    column = ((values - dot(factor.columns[:, p], factor.columns)) / root).at[p].set(root)
+    column = values - dot(factor.columns[:, p], factor.columns)
+    column = column / jnp.sqrt(factor.residual[p])
     residual = jnp.maximum(factor.residual - column * column, 0).at[p].set(0)
     columns = factor.columns.at[factor.rank].set(column)
     return Factor(factor.rank + 1, columns, residual, factor.pivots.at[factor.rank].set(p))
@@ -155,7 +155,6 @@ def _pivots(key: Array, kernel: Kernel, x: Any, rows: Any, count: int, block: in
             residual[drawn],
             jnp.maximum(u[1] * residual[drawn], floor[drawn]),
             state.rank - j * block,
-            jnp.minimum(block, count - j * block),
             block,
         )
         place = jnp.maximum(factor.pivots, 0)
@@ -190,9 +189,9 @@ def _pivots(key: Array, kernel: Kernel, x: Any, rows: Any, count: int, block: in
 
 
 def _accept(
-    drawn: Array, among: Array, residual: Array, least: Array, rank: Array, size: Array, block: int
+    drawn: Array, among: Array, residual: Array, least: Array, rank: Array, block: int
 ) -> tuple[Factor, Array]:
-    """Accept drawn rows, in turn, of which more than `least` is left, until there are `size`.
+    """Accept drawn rows, in turn, of which more than `least` is left, until the block is full.
 
     What is left of a row only falls, so that a rejected row stays so.
 
@@ -202,8 +201,7 @@ def _accept(
         residual: (q,) its diagonal.
         least: (q,) thresholds.
         rank: () int32, the place of the first column.
-        size: () int32, the end of the places, at most `block`.
-        block: b.
+        block: b, the end of the places.
 
     Returns:
         The factor of `among`, and the inverse L^-1 (b, b) of its rows of the accepted, with zeros
@@ -216,7 +214,7 @@ def _accept(
     start = empty_factor(extend(residual, 0), block)._replace(rank=rank)
 
     def has_next(factor):
-        return (factor.rank < size) & jnp.any(factor.residual > least)
+        return (factor.rank < block) & jnp.any(factor.residual > least)
 
     def add_next(factor):
         p = jnp.argmax(factor.residual > least).astype(jnp.int32)
