@@ -115,8 +115,8 @@ def test_regression_takes_any_finite_targets():
 
 def test_unknown_task():
     refused(
-        "^task must be one of 'binary', 'multiclass', 'multilabel', 'regression', 'ranking', got "
-        "'clustering'$",
+        "^task must be one of 'binary', 'multiclass', 'multilabel', 'regression', 'ranking', "
+        "'survival', got 'clustering'$",
         X,
         Y,
         task="clustering",
