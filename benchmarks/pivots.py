@@ -1,8 +1,8 @@
 """`python -m benchmarks.pivots [choices] [columns] [DATA ...]`: landmarks of Nystrom features by four choices.
 
 choices: 256 and 1,024 landmarks of up to 8,000 rows. The trace error is tr(K - Phi Phi') / tr(K) on these rows, of the map that
-    `nystrom` makes of float32 rows, evaluated in float64, the mean of two seeds. Then the test error of `newton` with the
-    squared hinge and C = 10 on the features, on up to 5,000 other rows; and the seconds of the choice, compiled. pivots.csv.
+    `nystrom` makes of float32 rows, evaluated in float64. Then the test error of `newton` with the squared hinge and C = 10 on
+    the features, on up to 5,000 other rows; and the seconds of the choice, medians of three, in turns. pivots.csv.
 columns: `random_pivots()` beside the same pivots a column at a time, by a `fori_loop` in one program: 1,024 landmarks of 20,000
     rows of the sets that have them; seconds are medians of three, in turns. pivots_columns.csv.
 
@@ -38,7 +38,7 @@ SETS = {
     "susy": "susy_30k_subset",
     "svmguide1": "svmguide1",
 }
-COUNTS, SEEDS, C = (256, 1024), 2, 10.0
+COUNTS, C, KEY = (256, 1024), 10.0, jax.random.key(0)
 
 
 def split(name: str, rows: int) -> tuple:
@@ -75,12 +75,15 @@ def choices(options) -> None:
     for name in options.data or SETS:
         x, y, x_test, y_test, kernel = split(name, options.rows or 8_000)
         for count in COUNTS:
+            # each one program: outside of `jit` each call of some of them compiles anew
+            programs = {which: jax.jit(functools.partial(choice(which), count=count)) for which in LANDMARKS}
+            choose = {which: functools.partial(program, KEY, kernel, x) for which, program in programs.items()}
+            seconds = common.side_by_side(choose, 3)
             for which in LANDMARKS:
-                # one program, as else each call of some choices compiles anew
-                choose = jax.jit(functools.partial(choice(which), count=count))
-                jax.block_until_ready(choose(jax.random.key(SEEDS), kernel, x))
-                found = [quality(choose, seed, kernel, x, y, x_test, y_test) for seed in range(SEEDS)]
-                trace, wrong, seconds = (statistics.mean(column) for column in zip(*found, strict=True))
+                phi = features.nystrom(None, kernel, landmarks=choose[which]())
+                solver = jaxsvm.newton(1 / (C * len(y)), loss=losses.squared_hinge)
+                run = jaxsvm.fit(solver, jaxsvm.dataset(phi(x), y), KEY, steps=30, tol=1e-4)
+                wrong = common.error(run.model, jaxsvm.dataset(phi(x_test), y_test))
                 table.append(
                     {
                         "data": name,
@@ -88,9 +91,9 @@ def choices(options) -> None:
                         "columns": x.shape[1],
                         "landmarks": count,
                         "choice": which,
-                        "trace_error": f"{trace:.4g}",
+                        "trace_error": f"{trace_error(phi, x):.4g}",
                         "test_error": f"{wrong:.4f}",
-                        "seconds": f"{seconds:.3f}",
+                        "seconds": f"{statistics.median(seconds[which]):.3f}",
                     }
                 )
                 print("  ".join(f"{k}={v}" for k, v in table[-1].items()), flush=True)
@@ -102,15 +105,6 @@ def choices(options) -> None:
             least = min(value for which, value in trace.items() if which != "random_pivots")
             ratios[name] = f"{trace['random_pivots'] / least:.2f}"
         print(f"{count} landmarks, trace error of random pivots over the least of the others: {ratios}")
-
-
-def quality(choose, seed: int, kernel, x, y, x_test, y_test) -> tuple[float, float, float]:
-    """Trace error, test error and seconds of the choice."""
-    landmarks, seconds = common.timed(lambda: choose(jax.random.key(seed), kernel, x))
-    phi = features.nystrom(None, kernel, landmarks=landmarks)
-    solver = jaxsvm.newton(1 / (C * len(y)), loss=losses.squared_hinge)
-    run = jaxsvm.fit(solver, jaxsvm.dataset(phi(x), y), jax.random.key(0), steps=30, tol=1e-4)
-    return trace_error(phi, x), float(common.error(run.model, jaxsvm.dataset(phi(x_test), y_test))), seconds
 
 
 @functools.partial(jax.jit, static_argnames="count")
@@ -141,7 +135,7 @@ def columns(options) -> None:
         x, _, _, _, kernel = split(name, size)
         if len(x) < size:
             continue
-        given = jax.random.key(0), kernel, x
+        given = KEY, kernel, x
         forms = {
             "blocks": functools.partial(features.random_pivots(), *given, count),
             "columns": functools.partial(by_columns, *given, laid_out(kernel, x), count),
