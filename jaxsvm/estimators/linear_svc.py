@@ -70,9 +70,9 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
             order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
         warm_start: whether `fit` begins at the solution of the fit before, if that had
             warm_start=True, too: by newton and proximal_newton at its weights, by other solvers on
-            the same rows only, else anew. "auto" then takes dual_descent for losses without a
-            continuous slope. Other classes or columns are refused, and so are interior_point and
-            augmented_lagrangian.
+            the same rows only, else anew. For losses without a continuous slope "auto" then takes
+            dual_descent, or sdca where loops are slow. Other classes or columns are refused, and so
+            are interior_point and augmented_lagrangian.
 
     Attributes:
         coef_: (1, d) or (k, d) weights; they may be set, and `sparsify` makes them sparse.

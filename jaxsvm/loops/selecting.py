@@ -98,9 +98,9 @@ def select(
         key: a key of `jax.random.key`, for the folds and for all fits.
         folds: number of folds; they are stratified for labels and class numbers. Or the fold of
             each row, (n,) integers from 0 on, -1 for rows that are in all training sets; a single
-            fold 0 is a validation set. Or "loo":
-            each row is a fold; exact kernel machines then start from the solution on all rows
-            where the row is no support vector, which is the solution without it.
+            fold 0 is a validation set. Or "loo": each row is a fold; exact kernel machines then
+            start from the solution on all rows where the row is no support vector, which is the
+            solution without it.
         groups: (n,) a name or number of the group of each row; rows of one group are in one fold.
             None: the queries of the data, if it has them.
         score: "error", the weighted share of misclassified rows, or the mean squared error of real
