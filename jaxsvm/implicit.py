@@ -617,3 +617,17 @@ def _second_order(loss: Any, data: Batch, score: Array) -> tuple[Array, Callable
     _, slope, hessian = second_order_of(loss, data)(fixed)
     weigh = symmetric(hessian.product)
     return slope + weigh(score - fixed), weigh, hessian.diagonal
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def without_derivatives(method: str, tree: Any) -> Any:
+    """The tree itself; its derivatives are refused, as those of runs of the method."""
+    return tree
+
+
+@without_derivatives.defjvp
+def _refuse(method: str, primals: tuple, tangents: tuple) -> Any:
+    raise TypeError(
+        f"runs of {method} have no derivatives: take newton, interior_point, or of several "
+        "classes crammer_singer, whose models have those of the exact solution"
+    )

@@ -317,6 +317,16 @@ CASES = [
         tol=1e-20,
     ),
     Case(
+        "block_descent(1.0, rounds=2.0)",
+        lambda C: jaxsvm.block_descent(C, rounds=2),
+        1.0,
+        "C",
+        bias="feature",
+        excess=1e-6,
+        copies=False,
+        derivatives=False,
+    ),
+    Case(
         "crammer_singer(1.0, classes=3, rounds=20.0)",
         lambda C: jaxsvm.crammer_singer(C, classes=3, rounds=20),
         1.0,

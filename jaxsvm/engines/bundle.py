@@ -34,6 +34,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..checks import integer
+from ..implicit import without_derivatives
 from ..losses import crammer_singer, hinge
 from ..models import Linear, OneVsRest
 from ..numerics import (
@@ -182,7 +183,9 @@ def make_problem(
     """The objective over the rows of `data` with weights (n,), in the dtype of those."""
     number, static_loss = cast((lam, as_static(loss)), weight.dtype)
     data = data._replace(weight=weight)
-    number, static_loss, data = without_derivatives((jnp.asarray(number), static_loss, data))
+    number, static_loss, data = without_derivatives(
+        "cutting planes", (jnp.asarray(number), static_loss, data)
+    )
     loss = unwrap_static(static_loss)
     return Problem(number, data, loss, bias, classes, risk_of(loss, data))
 
@@ -355,17 +358,3 @@ def check_problem(loss: AnyLoss, planes: int, bias: str, classes: int | None) ->
 def is_loss(loss: Any, other: Any) -> bool:
     """Whether both come from the same factory of `losses`."""
     return isinstance(loss, Recipe) and loss.spec[0] is other.spec[0]
-
-
-@jax.custom_jvp
-def without_derivatives(tree: Any) -> Any:
-    """The tree itself; its derivatives are refused."""
-    return tree
-
-
-@without_derivatives.defjvp
-def _refuse(primals: tuple, tangents: tuple) -> Any:
-    raise TypeError(
-        "runs of cutting planes have no derivatives: take newton, interior_point, or of several "
-        "classes crammer_singer, whose models have those of the exact solution"
-    )

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import row_loops
+from ..numerics import count, row_loops
 from ..types import Array
 
 SHARE = 0.03  # of the largest violation of all rows, down to which listed rows are solved
@@ -72,8 +72,10 @@ class Search(NamedTuple):
     is_stuck: Array  # () bool, rounding leaves nothing to gain
 
 
-def descend(problem: Problem, coef: Array, tol: Array, rounds: Array) -> Search:
-    """Passes until the gap is at most `tol`.
+def descend(
+    problem: Problem, coef: Array, tol: Array, rounds: Array, live: Array | None = None
+) -> Search:
+    """Passes until the gap is at most `tol`, over the rows that are `live` (n,) bool; None: all.
 
     The gap is about proportional to the largest violation. So the next look is where the violation
     would be small enough.
@@ -81,6 +83,10 @@ def descend(problem: Problem, coef: Array, tol: Array, rounds: Array) -> Search:
     n, dtype = coef.shape[0], coef.dtype
     everything, zero = jnp.arange(n + 1, dtype=jnp.int32), jnp.zeros((), jnp.int32)
     infinite, all_rows = jnp.full((), jnp.inf, dtype), jnp.full((), n, jnp.int32)
+    if live is not None:
+        everything = jnp.argsort(jnp.append(~live, True), stable=True).astype(jnp.int32)
+        all_rows = count(live)
+    one_visit = jnp.maximum(all_rows, 1).astype(dtype)  # of each row
     most, rounding = rounds.astype(dtype), float(jnp.finfo(dtype).eps) ** 0.5
 
     def should_continue(at):
@@ -88,9 +94,9 @@ def descend(problem: Problem, coef: Array, tol: Array, rounds: Array) -> Search:
 
     def step(at):
         new, kept, number, moved = _pass(problem, at)
-        is_whole, violation = at.size == n, new.violation
+        is_whole, violation = at.size == all_rows, new.violation
         goal = jnp.where(is_whole, SHARE * violation, at.goal)
-        visits = at.visits + jnp.maximum(at.size.astype(dtype) / n, SHORTEST)
+        visits = at.visits + jnp.maximum(at.size.astype(dtype) / one_visit, SHORTEST)
         looks = is_whole & ((violation <= at.look) | ~moved | (visits >= at.latest))
         looks |= visits >= most
         begins_anew = looks | (violation <= goal) | (number == 0) | (visits >= at.renewal)

@@ -1,8 +1,10 @@
-"""The weights of a linear machine with the derivatives that follow from its dual coefficients."""
+"""The dual of a linear machine, and its weights with the derivatives that follow from it."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +12,10 @@ import jax.numpy as jnp
 from ..checks import check_whole
 from ..implicit import simplex_solution, solution
 from ..kernels import linear
-from ..numerics import dot
+from ..numerics import dot, pairwise_sum, row_loops, sqnorms
 from ..recipe import check_choice, check_positive, unwrap_static
-from ..types import Array, Batch, Loss, Scalar, SparseRows
+from ..types import Array, Batch, Loss, Quadratic, Scalar, SparseRows
+from .coordinate_descent import put_row, row_at
 
 COLUMNS = 1000  # a factorisation of more takes longer than the passes of other methods
 MOST_ROUNDS = 100_000
@@ -105,3 +108,126 @@ def _derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Array, Arra
 
     tangent = jax.jvp(weights_of, (parameters,), (tangents[2],))[1]
     return attach_derivatives(bias, w, coef, parameters), tangent
+
+
+class Start(NamedTuple):
+    """Coefficients of the rows, and the weights w, b that hold them and those of other rows."""
+
+    coef: Array  # (n,)
+    w: Array  # (d,)
+    b: Array  # ()
+
+
+class DualProblem(NamedTuple):
+    """The dual: sum_i y_i coef_i - l1_i |coef_i| - l2_i/2 coef_i^2 - (|w|^2 + b^2) / 2."""
+
+    x: Any  # (n, d)
+    y: Array  # (n,)
+    C: Array  # (n,) C times the weight of the row
+    bounds: Quadratic
+    curvature: Array  # (n,) |x_i|^2 + l2_i, and 1 of the constant
+    loss: Loss
+    constant: bool
+    start: Start | None = None  # None: there are no other rows
+
+    def gain(self, i: Array, coef: Array, score: Array) -> Array:
+        """The larger of the derivatives of the dual as coef_i grows, and as it falls."""
+        at = lambda a: 0 if a is None else row_at(a, i)
+        grad, l1 = row_at(self.y, i) - score - at(self.bounds.l2) * coef, at(self.bounds.l1)
+        up = jnp.where(
+            coef < row_at(self.bounds.high, i), grad - jnp.where(coef >= 0, l1, -l1), -jnp.inf
+        )
+        down = jnp.where(
+            coef > row_at(self.bounds.low, i), jnp.where(coef > 0, l1, -l1) - grad, -jnp.inf
+        )
+        return jnp.maximum(up, down)
+
+    def maximiser(self, i: Array, coef: Array, score: Array) -> Array:
+        """The coef_i of the largest dual, the others fixed."""
+        at = lambda a: 0 if a is None else row_at(a, i)
+        q = jnp.maximum(row_at(self.curvature, i), jnp.finfo(coef.dtype).tiny * 16)
+        # q times the maximiser: of a row of zeros q is tiny, and its inverse would overflow
+        free = q * coef + (row_at(self.y, i) - score - at(self.bounds.l2) * coef)
+        if self.bounds.l1 is not None:
+            free = jnp.sign(free) * jnp.maximum(jnp.abs(free) - at(self.bounds.l1), 0)
+        free = free / q
+        return jnp.clip(free, row_at(self.bounds.low, i), row_at(self.bounds.high, i))
+
+    def weights(self, coef: Array) -> tuple[Array, Array]:
+        """The weights w, b of the coefficients."""
+        change = coef if self.start is None else coef - self.start.coef
+        w, b = dot(change, self.x), jnp.sum(change) if self.constant else jnp.zeros((), coef.dtype)
+        return (w, b) if self.start is None else (self.start.w + w, self.start.b + b)
+
+    def gap(self, coef: Array) -> tuple[Array, Array, Any, Array]:
+        """The weights of the coefficients, the sum of losses and the relative duality gap.
+
+        The gap is a sum of terms of at least 0.
+        """
+        w, b = self.weights(coef)
+        value, terms = self.terms(coef, dot(self.x, w) + b)
+        loss = pairwise_sum(value)
+        primal = dot(w, w) / 2 + b * b / 2 + loss
+        return w, b, loss, pairwise_sum(terms) / jnp.where(primal > 0, primal, 1)
+
+    def terms(self, coef: Array, score: Array) -> tuple[Array, Array]:
+        """The losses, and the terms of the gap, at the decision values."""
+        value = jnp.where(self.C > 0, self.C * self.loss.value(score, self.y), 0)
+        _, _, l1, l2 = self.bounds
+        conjugate = -self.y * coef
+        conjugate = conjugate if l1 is None else conjugate + l1 * jnp.abs(coef)
+        conjugate = conjugate if l2 is None else conjugate + l2 / 2 * coef * coef
+        return value, jnp.maximum(value + conjugate + coef * score, 0)
+
+
+class DualProblems(DualProblem):
+    """k problems on the same rows, y and C (n, k), that are solved at once.
+
+    A row stays in the list as long as it gains in any of them.
+    """
+
+    __slots__ = ()
+
+    def gain(self, i: Array, coef: Array, score: Array) -> Array:
+        """The largest gain of all problems."""
+        return jnp.max(super().gain(i, coef, score))
+
+    def weights(self, coef: Array) -> tuple[Array, Array]:
+        """The weights w (d, k), b (k,) of the coefficients (n, k)."""
+        _, add_row = row_loops(self.x)
+        add = lambda i, w: add_row(i, row_at(coef, i), w, True)
+        w = jnp.zeros((self.x.shape[1], coef.shape[1]), coef.dtype)
+        b = jnp.sum(coef, axis=0)
+        return self._over_rows(add, w), b if self.constant else jnp.zeros_like(b)
+
+    def gap(self, coef: Array) -> tuple[Array, Array, tuple[Array, Array], Array]:
+        """The weights, the sum of losses and the gap of each problem, and the largest gap."""
+        w, b = self.weights(coef)
+        dot_row, _ = row_loops(self.x)
+        score = self._over_rows(lambda i, f: put_row(f, i, dot_row(i, w) + b), jnp.zeros_like(coef))
+        losses, gaps = (jax.vmap(pairwise_sum, 1)(a) for a in self.terms(coef, score))
+        primal = jnp.sum(w * w, axis=0) / 2 + b * b / 2 + losses
+        gaps = gaps / jnp.where(primal > 0, primal, 1)
+        return w, b, (losses, gaps), jnp.max(gaps)
+
+    def _over_rows(self, fn: Callable, start: Array) -> Array:
+        """`fn(i, carry)` of all rows i in order."""
+        step = lambda i, carry: fn(i.astype(jnp.uint32), carry)
+        return jax.lax.fori_loop(0, self.y.shape[0], step, start)
+
+
+def problem_of(
+    x: Any, y: Array, C: Array, loss: Any, constant: bool, start: Start | None = None
+) -> DualProblem:
+    """The dual of targets y (n,), or of k problems with (n, k), with C times the weights as y."""
+    bounds = loss.quadratic(y, C)
+    curvature = sqnorms(x) + (1.0 if constant else 0.0)
+    if bounds.l2 is not None:
+        curvature = curvature.reshape(-1, *[1] * (y.ndim - 1)) + bounds.l2
+    kind = DualProblem if y.ndim == 1 else DualProblems
+    return kind(x, y, C, bounds, curvature, loss, constant, start)
+
+
+def clipped(coef: Array, problem: DualProblem) -> Array:
+    """The coefficients within their bounds."""
+    return jnp.clip(coef, problem.bounds.low, problem.bounds.high)

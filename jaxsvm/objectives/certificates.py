@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number, integer, own_values, shown
+from ..checks import as_number, integer, on_host, own_values, shown
 from ..flags import despite_flags
-from ..kernels import matvec
+from ..kernels import holds_precomputed, matvec
 from ..losses import hinge
 from ..models import Expansion, Linear, Mapped, OneVsRest
 from ..numerics import (
     affine_transpose,
+    bucket_size,
     dot,
     gather,
     golden_section,
@@ -25,7 +26,7 @@ from ..numerics import (
     sqnorms,
 )
 from ..recipe import check_choice, check_positive, check_share, fields_of, require
-from ..types import Array, Batch, Certificate, Loss, Model, column
+from ..types import Array, Batch, Certificate, Loss, Model, SparseRows, column
 from .elastic import elastic_gap
 from .evaluate import (
     check_dual_model,
@@ -132,6 +133,8 @@ def certificate(
     if isinstance(inner, Expansion):
         feasible = _feasible((model, data, lam), (loss,), (bias,))
         own = "perhaps" if is_traced(feasible) else "yes" if feasible else "no"
+    if own == "yes" and not passes and isinstance(model, Expansion):
+        model, own = _on_support(model, data) or (model, own)
     result = _certificate((model, data, lam), (loss,), (bias, passes, own))
     exact = result.exact if is_traced(result) else bool(result.exact)
     return result._replace(exact=exact)
@@ -164,9 +167,13 @@ _WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # half widths of the intervals, in units 
 def _certificate(
     model: Any, data: Batch, lam: Array, loss: Loss, bias: str, passes: int, own: str
 ) -> Certificate:
-    """`own` says whether the model's own dual coefficients are feasible."""
+    """`own` says whether the model's own dual coefficients are feasible; "support": and whether its
+    points are different rows.
+    """
     model, data = to_features(model, data)
     model = dataclasses.replace(model, bias=bias)  # `bias` decides whether |w|^2 contains b
+    if own == "support":
+        return _of_support(model, data, lam, loss, bias)
     share, score = normalized_weights(data), model(data.x)
     from_scores = lambda: dual_from_scores(model, data, share, score, lam, loss, bias)
     if own == "no":
@@ -179,16 +186,81 @@ def _certificate(
     coef = dual_ascent(model, data, share, initial, lam, loss, bias, passes) if passes else initial
     coef = balanced(coef) if bias == "free" else coef
     dual_score = dual_scores(model, data, coef[:, None], bias)[:, 0]
-    exact = exact & (passes == 0)
-    slope = slopes(coef, share, lam)
-    losses = loss.value(score, data.y)
+    distance = _distance(model, data, coef, dual_score, score, bias)
+    square = model.sqnorm()
+    return _bound(model, data, lam, loss, coef, score, square, distance, exact & (passes == 0))
+
+
+def _bound(
+    model: Any,
+    data: Batch,
+    lam: Array,
+    loss: Loss,
+    coef: Array,
+    score: Array,
+    square: Array,
+    distance: Array,
+    exact: Array,
+) -> Certificate:
+    """The certificate by the dual point `coef` at squared distance `distance` from the model."""
+    share = normalized_weights(data)
+    slope, losses = slopes(coef, share, lam), loss.value(score, data.y)
     terms = jnp.maximum(losses + loss.conjugate(slope, data.y) - slope * score, 0)
-    gap = lam / 2 * _distance(model, data, coef, dual_score, score, bias) + jnp.sum(
-        jnp.where(share > 0, share * terms, 0)
-    )
+    gap = lam / 2 * distance + jnp.sum(jnp.where(share > 0, share * terms, 0))
     gap = gap + lam * objective_rounding(model, data, coef)
-    value = lam / 2 * model.sqnorm() + jnp.dot(share, losses)
+    value = lam / 2 * square + jnp.dot(share, losses)
     return Certificate(value, value - gap, gap, exact)
+
+
+LEAST = 4096  # rows from which kernel values of rows outside of the support count
+
+
+def _on_support(model: Expansion, data: Batch) -> tuple[Expansion, str] | None:
+    """The model on its support, and "support"; None unless it is of different rows of the data."""
+    n = data.y.shape[0]
+    arrays = (model.x, data.x, model.index, model.coef)
+    known = [on_host(a) for a in arrays if not isinstance(a, SparseRows)]
+    if (
+        n < LEAST
+        or holds_precomputed(model.kernel)
+        or len(known) < 4
+        or any(a is None for a in known)
+    ):
+        return None
+    points, rows, index, coef = known
+    support = np.flatnonzero(coef)
+    of_data = index[support]
+    different = len(np.unique(of_data)) == len(support)
+    if not different or not np.array_equal(points[support], rows[of_data]):
+        return None
+    size = bucket_size(len(support))
+    padding = (0, size - len(support))
+    x = np.pad(points[support], (padding, (0, 0)))
+    parts: dict[str, Any] = {
+        "x": x,
+        "coef": np.pad(coef[support], padding),
+        "index": np.pad(of_data, padding),
+    }
+    return dataclasses.replace(model, **parts), "support"
+
+
+def _of_support(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) -> Certificate:
+    """The certificate of a model whose points are different rows, by its own dual coefficients.
+
+    Each kernel value of a row and a point is computed once.
+    """
+    coef, exact = model_dual(model, data, normalized_weights(data), lam, loss, bias)
+    coef = balanced(coef) if bias == "free" else coef
+    dual = jnp.where(model.coef != 0, coef[model.index], 0)
+    both = matvec(model.kernel, data.x, model.x, jnp.stack([model.coef, dual], axis=1))
+    on_points = both[model.index]
+    moved = model.coef - dual
+    constant = 1.0 if bias == "feature" else 0.0
+    distance = jnp.maximum(jnp.dot(moved, on_points[:, 0] - on_points[:, 1]), 0)
+    distance = distance + constant * (model.b - jnp.sum(dual)) ** 2
+    square = jnp.dot(model.coef, on_points[:, 0]) + constant * model.b**2
+    score = both[:, 0] + model.b
+    return _bound(model, data, lam, loss, coef, score, square, distance, exact)
 
 
 @in_float64

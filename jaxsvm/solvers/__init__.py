@@ -6,6 +6,7 @@ from .budget.bsca import bsca
 from .budget.bsgd import bsgd
 from .budget.nogd import nogd
 from .dual.augmented_lagrangian import augmented_lagrangian
+from .dual.block_descent import block_descent
 from .dual.cocoa import cocoa
 from .dual.crammer_singer import crammer_singer
 from .dual.dual_descent import dual_descent
@@ -53,6 +54,7 @@ __all__ = [
     "asset_star",
     "augmented_lagrangian",
     "batch_perceptron",
+    "block_descent",
     "bogd",
     "bottou_sgd",
     "bpas",

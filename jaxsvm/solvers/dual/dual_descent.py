@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from ...engines.coordinate_descent import descend, put_row, row_at
+from ...engines.coordinate_descent import descend
 from ...engines.dual_qp import stop_gradients
-from ...engines.linear_dual import attach_derivatives, check_arguments, clip_rounds
+from ...engines.linear_dual import (
+    attach_derivatives,
+    check_arguments,
+    clip_rounds,
+    clipped,
+    problem_of,
+)
 from ...losses import hinge
 from ...models import Linear
 from ...numerics import (
     accum_dtype,
     count,
-    dot,
     map_sharing,
     packed_by_reference,
-    pairwise_sum,
-    row_loops,
-    sqnorms,
 )
 from ...recipe import as_static, cast, register, solver, unwrap_static
 from ...samplers import whole
-from ...types import Array, Hooks, Info, Loss, Quadratic, Solver, SparseRows
+from ...types import Array, Hooks, Info, Loss, Solver, SparseRows
 
 TOL = 1e-4  # default relative duality gap
 LEAST_LANES, LANES = 4, 512  # problems that are solved at once under `vmap`
@@ -57,101 +59,6 @@ class DualDescentState(NamedTuple):
     def method(self) -> str:
         """The name of the method."""
         return "dual_descent"
-
-
-class Problem(NamedTuple):
-    """The dual: sum_i y_i coef_i - l1_i |coef_i| - l2_i/2 coef_i^2 - (|w|^2 + b^2) / 2."""
-
-    x: Any  # (n, d)
-    y: Array  # (n,)
-    C: Array  # (n,) C times the weight of the row
-    bounds: Quadratic
-    curvature: Array  # (n,) |x_i|^2 + l2_i, and 1 of the constant
-    loss: Loss
-    constant: bool
-
-    def gain(self, i: Array, coef: Array, score: Array) -> Array:
-        """The larger of the derivatives of the dual as coef_i grows, and as it falls."""
-        at = lambda a: 0 if a is None else row_at(a, i)
-        grad, l1 = row_at(self.y, i) - score - at(self.bounds.l2) * coef, at(self.bounds.l1)
-        up = jnp.where(
-            coef < row_at(self.bounds.high, i), grad - jnp.where(coef >= 0, l1, -l1), -jnp.inf
-        )
-        down = jnp.where(
-            coef > row_at(self.bounds.low, i), jnp.where(coef > 0, l1, -l1) - grad, -jnp.inf
-        )
-        return jnp.maximum(up, down)
-
-    def maximiser(self, i: Array, coef: Array, score: Array) -> Array:
-        """The coef_i of the largest dual, the others fixed."""
-        at = lambda a: 0 if a is None else row_at(a, i)
-        q = jnp.maximum(row_at(self.curvature, i), jnp.finfo(coef.dtype).tiny * 16)
-        # q times the maximiser: of a row of zeros q is tiny, and its inverse would overflow
-        free = q * coef + (row_at(self.y, i) - score - at(self.bounds.l2) * coef)
-        if self.bounds.l1 is not None:
-            free = jnp.sign(free) * jnp.maximum(jnp.abs(free) - at(self.bounds.l1), 0)
-        free = free / q
-        return jnp.clip(free, row_at(self.bounds.low, i), row_at(self.bounds.high, i))
-
-    def weights(self, coef: Array) -> tuple[Array, Array]:
-        """The weights w, b of the coefficients."""
-        return dot(coef, self.x), jnp.sum(coef) if self.constant else jnp.zeros((), coef.dtype)
-
-    def gap(self, coef: Array) -> tuple[Array, Array, Any, Array]:
-        """The weights of the coefficients, the sum of losses and the relative duality gap.
-
-        The gap is a sum of terms of at least 0.
-        """
-        w, b = self.weights(coef)
-        value, terms = self.terms(coef, dot(self.x, w) + b)
-        loss = pairwise_sum(value)
-        primal = dot(w, w) / 2 + b * b / 2 + loss
-        return w, b, loss, pairwise_sum(terms) / jnp.where(primal > 0, primal, 1)
-
-    def terms(self, coef: Array, score: Array) -> tuple[Array, Array]:
-        """The losses, and the terms of the gap, at the decision values."""
-        value = jnp.where(self.C > 0, self.C * self.loss.value(score, self.y), 0)
-        _, _, l1, l2 = self.bounds
-        conjugate = -self.y * coef
-        conjugate = conjugate if l1 is None else conjugate + l1 * jnp.abs(coef)
-        conjugate = conjugate if l2 is None else conjugate + l2 / 2 * coef * coef
-        return value, jnp.maximum(value + conjugate + coef * score, 0)
-
-
-class Problems(Problem):
-    """k problems on the same rows, y and C (n, k), that are solved at once.
-
-    A row stays in the list as long as it gains in any of them.
-    """
-
-    __slots__ = ()
-
-    def gain(self, i: Array, coef: Array, score: Array) -> Array:
-        """The largest gain of all problems."""
-        return jnp.max(super().gain(i, coef, score))
-
-    def weights(self, coef: Array) -> tuple[Array, Array]:
-        """The weights w (d, k), b (k,) of the coefficients (n, k)."""
-        _, add_row = row_loops(self.x)
-        add = lambda i, w: add_row(i, row_at(coef, i), w, True)
-        w = jnp.zeros((self.x.shape[1], coef.shape[1]), coef.dtype)
-        b = jnp.sum(coef, axis=0)
-        return self._over_rows(add, w), b if self.constant else jnp.zeros_like(b)
-
-    def gap(self, coef: Array) -> tuple[Array, Array, tuple[Array, Array], Array]:
-        """The weights, the sum of losses and the gap of each problem, and the largest gap."""
-        w, b = self.weights(coef)
-        dot_row, _ = row_loops(self.x)
-        score = self._over_rows(lambda i, f: put_row(f, i, dot_row(i, w) + b), jnp.zeros_like(coef))
-        losses, gaps = (jax.vmap(pairwise_sum, 1)(a) for a in self.terms(coef, score))
-        primal = jnp.sum(w * w, axis=0) / 2 + b * b / 2 + losses
-        gaps = gaps / jnp.where(primal > 0, primal, 1)
-        return w, b, (losses, gaps), jnp.max(gaps)
-
-    def _over_rows(self, fn: Callable, start: Array) -> Array:
-        """`fn(i, carry)` of all rows i in order."""
-        step = lambda i, carry: fn(i.astype(jnp.uint32), carry)
-        return jax.lax.fori_loop(0, self.y.shape[0], step, start)
 
 
 @solver
@@ -281,20 +188,11 @@ def make_solver(constant: bool) -> Callable:
     the same rows and numbers are solved at once, others in turns.
     """
 
-    def problem_of(kind, shared, weight, y):
-        C, _, _, static_loss, x = shared
-        loss, weights = unwrap_static(static_loss), C * weight
-        bounds = loss.quadratic(y, weights)
-        curvature = sqnorms(x) + (1.0 if constant else 0.0)
-        of_rows = curvature.reshape(-1, *[1] * (y.ndim - 1))
-        curvature = curvature if bounds.l2 is None else of_rows + bounds.l2
-        return kind(x, y, weights, bounds, curvature, loss, constant)
-
     def solve(shared, own):
         state, y = own
-        _, tol, rounds, _, _ = shared
-        problem = problem_of(Problem, shared, state.weight, y)
-        end = descend(problem, _clipped(state.coef, problem), tol, rounds)
+        C, tol, rounds, static_loss, x = shared
+        problem = problem_of(x, y, C * state.weight, unwrap_static(static_loss), constant)
+        end = descend(problem, clipped(state.coef, problem), tol, rounds)
         steps = state.steps + end.passes
         new = DualDescentState(end.coef, end.w, end.b, state.weight, end.residual, steps)
         return new, end.loss, (end.visits + 2) * y.shape[0]  # with the first look
@@ -306,20 +204,16 @@ def make_solver(constant: bool) -> Callable:
         stack = lambda a, flag: a if flag else jnp.broadcast_to(a, (size, *a.shape))
         own = jax.tree.unflatten(tree, list(map(stack, leaves, is_batched[1])))
         state, y = own
-        _, tol, rounds, _, _ = shared
-        problem = problem_of(Problems, shared, state.weight.T, y.T)
-        end = descend(problem, _clipped(state.coef.T, problem), tol, rounds)
+        C, tol, rounds, static_loss, x = shared
+        loss = unwrap_static(static_loss)
+        problem = problem_of(x, y.T, C * state.weight.T, loss, constant)
+        end = descend(problem, clipped(state.coef.T, problem), tol, rounds)
         losses, gaps = end.loss
         steps = state.steps + end.passes
         new = DualDescentState(end.coef.T, end.w.T, end.b, state.weight, gaps, steps)
         return new, losses, jnp.full(size, (end.visits + 2) * y.shape[1])
 
     return map_sharing(lambda shared: shared, solve, solve_at_once, _most_at_once)
-
-
-def _clipped(coef: Array, problem: Problem) -> Array:
-    """The coefficients within their bounds."""
-    return jnp.clip(coef, problem.bounds.low, problem.bounds.high)
 
 
 def _most_at_once(shared: tuple, own: tuple) -> int:

@@ -18,8 +18,8 @@ from ...engines.bundle import (
     make_problem,
     no_planes,
     relative_gap,
-    without_derivatives,
 )
+from ...implicit import without_derivatives
 from ...kernels import Kernel, as_kernel, holds_precomputed
 from ...losses import hinge
 from ...models import Expansion
@@ -199,7 +199,9 @@ def cpsp(
 
     def update(state, batch):
         numbers = cast((lam, as_static(loss)), state.weight.dtype)
-        numbers, parts = without_derivatives((numbers, (as_static(kernel), state, batch)))
+        numbers, parts = without_derivatives(
+            "cutting planes", (numbers, (as_static(kernel), state, batch))
+        )
         return advance(numbers, *parts)
 
     def model(state, data=None):

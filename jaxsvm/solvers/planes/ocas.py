@@ -19,9 +19,9 @@ from ...engines.bundle import (
     make_problem,
     no_planes,
     relative_gap,
-    without_derivatives,
 )
 from ...engines.conjugate import REFRESH
+from ...implicit import without_derivatives
 from ...losses import hinge
 from ...numerics import accum_dtype, any_under_vmap
 from ...recipe import cast, check_positive, register, solver
@@ -113,7 +113,7 @@ def ocas(
     def update(state, batch):
         best, model, bundle, weight, t = state
         problem = problem_of(batch, weight)
-        part = without_derivatives(cast(mix, weight.dtype))
+        part = without_derivatives("cutting planes", cast(mix, weight.dtype))
         between = (1 - part) * best.response + part * model.response
         bundle, minimiser = add_plane(problem.lam, bundle, *problem.plane(between))
         model = problem.at(minimiser)

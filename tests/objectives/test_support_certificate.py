@@ -1,0 +1,118 @@
+"""The certificate on the support of a large expansion against sums over all rows in NumPy."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxsvm
+from jaxsvm import kernels, losses
+from jaxsvm.models import Expansion
+from jaxsvm.objectives import certificates
+
+N, LAM, SIGMA = 4200, 1e-3, 1.0
+RNG, KEY = np.random.default_rng(2), jax.random.key(0)
+X = RNG.normal(size=(N, 3)).astype(np.float32)
+Y = np.where(X[:, 0] + 0.5 * RNG.normal(size=N) > 0, 1.0, -1.0)
+DATA = jaxsvm.dataset(X, Y)
+SUPPORT = RNG.permutation(N)[:700]  # in no order
+ALPHA = RNG.random(700) / (LAM * N)
+
+
+def gram(x, z):
+    x, z = np.asarray(x, float), np.asarray(z, float)
+    square = (x**2).sum(1)[:, None] + (z**2).sum(1)[None, :] - 2 * x @ z.T
+    return np.exp(-square / (2 * SIGMA**2))
+
+
+def model_of(index, coef, bias, x=None):
+    rows = X[index] if x is None else x
+    parts = (
+        jnp.asarray(rows),
+        jnp.asarray(coef, jnp.float32),
+        jnp.float32(0.0 if bias == "none" else 0.2),
+    )
+    return Expansion(kernels.rbf(SIGMA), *parts, jnp.asarray(index, jnp.int32), bias)
+
+
+def expected(model, bias):
+    """The objective and the gap, each kernel value by itself."""
+    full = np.zeros(N)
+    np.add.at(full, np.asarray(model.index), np.asarray(model.coef, float))
+    b = float(model.b)
+    dual = full.copy()
+    if bias == "free":
+        up, down = dual[dual > 0].sum(), -dual[dual < 0].sum()
+        dual = np.where(dual > 0, dual * min(up, down) / up, dual * min(up, down) / down)
+    matrix = gram(X, X)
+    score = matrix @ full + b
+    slope = -LAM * N * Y * dual  # of the conjugate at -alpha / C
+    loss = np.maximum(1 - Y * score, 0)
+    terms = np.maximum(loss + slope * 1 + LAM * N * dual * score, 0)
+    moved = full - dual
+    constant = bias == "feature"
+    distance = moved @ matrix @ moved + constant * (b - dual.sum()) ** 2
+    value = LAM / 2 * (full @ matrix @ full + constant * b * b) + loss.mean()
+    return value, LAM / 2 * distance + terms.mean()
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The models that were found to be on their support."""
+    seen, plain = [], certificates._on_support
+
+    def spy(model, data):
+        answer = plain(model, data)
+        seen.append(answer)
+        return answer
+
+    monkeypatch.setattr(certificates, "_on_support", spy)
+    return seen
+
+
+@pytest.mark.parametrize("bias", ["none", "feature", "free"])
+def test_bounds_are_those_of_all_rows(bias, calls):
+    coef = ALPHA * Y[SUPPORT]
+    if bias == "free":  # to be balanced nearly
+        up, down = coef[coef > 0].sum(), -coef[coef < 0].sum()
+        coef = np.where(coef > 0, coef * min(up, down) / up, coef * min(up, down) / down)
+    model = model_of(SUPPORT, coef, bias)
+    proof = jaxsvm.certificate(model, DATA, LAM)
+    assert proof.exact and calls[0] is not None
+    value, gap = expected(model, bias)
+    assert proof.primal == pytest.approx(value, rel=1e-9)
+    assert proof.gap == pytest.approx(gap, rel=1e-6)
+
+
+def test_points_of_coefficient_0_take_no_part(calls):
+    index = np.arange(N)
+    coef = np.zeros(N)
+    coef[SUPPORT] = ALPHA * Y[SUPPORT]
+    whole = jaxsvm.certificate(model_of(index, coef, "none"), DATA, LAM)
+    part = jaxsvm.certificate(model_of(SUPPORT, coef[SUPPORT], "none"), DATA, LAM)
+    assert whole.gap == pytest.approx(part.gap, rel=1e-12)
+    assert {found[0].coef.shape for found in calls} == {(768,)}  # few sizes exist
+
+
+def test_what_is_no_set_of_rows_goes_the_long_way(calls):
+    coef = ALPHA * Y[SUPPORT] / 2
+    twice = model_of(np.tile(SUPPORT, 2), np.tile(coef, 2), "none")
+    assert jaxsvm.certificate(twice, DATA, LAM).gap == pytest.approx(
+        expected(twice, "none")[1], rel=1e-6
+    )
+    # points that claim to be rows of the data, and are others
+    others = model_of(SUPPORT, coef, "none", X[SUPPORT] + 0.1)
+    jaxsvm.certificate(others, DATA, LAM)
+    few = jaxsvm.dataset(X[:100], Y[:100])
+    jaxsvm.certificate(model_of(np.arange(10), 0.1 * Y[:10], "none"), few, LAM)
+    assert calls == [None, None, None]
+
+
+def test_of_real_targets():
+    data = jaxsvm.dataset(X, Y, task="regression")
+    loss = losses.eps_insensitive(0.1)
+    run = jaxsvm.fit(jaxsvm.decomposition(0.05, kernels.rbf(SIGMA), loss=loss), data, KEY, steps=5)
+    proof = jaxsvm.certificate(run.model, data, jaxsvm.lam_from_C(0.05, N), loss)
+    assert proof.exact and 0 <= proof.gap <= 1e-3 * proof.primal

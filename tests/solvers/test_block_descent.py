@@ -1,0 +1,198 @@
+"""Block minimisation of the dual against visits in NumPy, LIBLINEAR and the descent on all rows."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer
+from sklearn.svm import LinearSVC, LinearSVR
+
+import jaxsvm
+from jaxsvm import features, kernels, losses, samplers
+from jaxsvm.engines.coordinate_descent import PRIMES
+from jaxsvm.types import take
+
+N, D, C = 60, 5, 2.0
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(N, D))
+TARGET = X @ [1.0, -0.7, 0.4, 0.0, 0.3] + 0.6 * RNG.normal(size=N) + 0.3
+Y = np.where(TARGET > 0, 1.0, -1.0)
+WEIGHT = RNG.integers(0, 4, N) * 1.0
+KEY = jax.random.key(5)
+
+
+def dataset(x=X, y=Y, weight=None, dtype=np.float32, task="binary"):
+    x = x if scipy.sparse.issparse(x) else np.asarray(x, dtype)
+    return jaxsvm.dataset(x, y, weight, task=task)
+
+
+def fit(solver, data, **options):
+    return jaxsvm.fit(solver, data, KEY, **options)
+
+
+def blocks_of(sampler, data, steps):
+    return np.asarray(sampler.draw(sampler.init(KEY, data), 0, steps))
+
+
+def visits_of(blocks, weight, one):
+    """One visit of each row of each block by the rule of the docstring, for the hinge; the terms
+    of the gap and the losses at the weights that rows met."""
+    ones = np.c_[X, np.full(N, one)]
+    coef, w, gap, loss = np.zeros(N), np.zeros(D + 1), 0.0, 0.0
+    for block in blocks:
+        live = (block >= 0) & (weight[block] > 0)
+        y, x = Y[block[live]], ones[block[live]]
+        score, bound = x @ w, C * weight[block[live]]
+        slack = bound * np.maximum(1 - y * score, 0)
+        gap += np.sum(slack + coef[block[live]] * (score - y))
+        loss += slack.sum()
+        rows = block[live]
+        place, stride = 0, PRIMES[0] % len(rows)
+        for _ in rows:
+            i, place = rows[place], (place + stride) % len(rows)
+            alpha = Y[i] * coef[i] + (1 - Y[i] * (ones[i] @ w)) / (ones[i] @ ones[i])
+            new = Y[i] * np.clip(alpha, 0, C * weight[i])
+            w, coef[i] = w + (new - coef[i]) * ones[i], new
+    return coef, w, gap, loss
+
+
+def primal(w, x=X, y=Y, C=C, weight=1.0):
+    return w @ w / 2 + C * np.sum(weight * np.maximum(1 - y * (x @ w), 0))
+
+
+@pytest.mark.parametrize("bias", ["none", "feature"])
+def test_a_pass_is_that_of_numpy(bias, x64):
+    data = dataset(weight=WEIGHT, dtype=np.float64)
+    steps = -(-np.count_nonzero(WEIGHT) // 13)
+    solver, blocks = (
+        jaxsvm.block_descent(C, bias=bias, rounds=1),
+        blocks_of(samplers.epochs(13), data, steps),
+    )
+    state, one = solver.init(KEY, data), float(bias == "feature")
+    for block in blocks:
+        state, info = solver.update(state, take(data, block))
+    coef, w, gap, loss = visits_of(blocks, WEIGHT, one)
+    np.testing.assert_allclose(state.coef, coef, atol=1e-12)
+    np.testing.assert_allclose([*state.w, state.b * one], w * [*[1] * D, one], atol=1e-12)
+    assert info.residual == pytest.approx(gap / (w @ w / 2 + loss), rel=1e-10)
+
+
+def test_the_residual_is_that_of_the_last_complete_pass():
+    sampler = samplers.epochs(25)
+    run = fit(jaxsvm.block_descent(C), dataset(), sampler=sampler, steps=7, every=1)
+    residual = np.asarray(run.info.residual)
+    assert np.isinf(residual[:2]).all() and np.isfinite(residual[2:]).all()
+    assert residual[2] == residual[3] == residual[4] != residual[5] == residual[6]
+
+
+CASES = {
+    "hinge": (losses.hinge, lambda: LinearSVC(loss="hinge", C=C, tol=1e-8, max_iter=10**6)),
+    "squared_hinge": (losses.squared_hinge, lambda: LinearSVC(C=C, tol=1e-8, max_iter=10**6)),
+    "eps_insensitive": (
+        losses.eps_insensitive(0.2),
+        lambda: LinearSVR(epsilon=0.2, C=C, tol=1e-8, max_iter=10**6),
+    ),
+}
+
+
+@pytest.mark.parametrize("rows", [np.asarray, scipy.sparse.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize("name", CASES)
+def test_the_optimum_of_liblinear(name, rows, x64):
+    loss, peer = CASES[name]
+    y = Y if loss.labels else TARGET
+    data = dataset(rows(X), y, task="binary" if loss.labels else "regression", dtype=np.float64)
+    solver = jaxsvm.block_descent(C, loss=loss, rounds=20)
+    run = fit(solver, data, sampler=samplers.epochs(16), steps=20_000, tol=1e-9)
+    assert run.converged
+    exact = peer().fit(X, y)
+    np.testing.assert_allclose(run.model.w, exact.coef_.ravel(), atol=2e-5)
+    np.testing.assert_allclose(run.model.b, exact.intercept_, atol=2e-5)
+
+
+@pytest.mark.parametrize("sampler", [samplers.epochs(100), samplers.shrinking(100)])
+def test_breast_cancer_in_float32(sampler):
+    x, y = load_breast_cancer(return_X_y=True)
+    data = dataset((x - x.mean(0)) / x.std(0), 2.0 * y - 1)
+    run = fit(jaxsvm.block_descent(0.1), data, sampler=sampler, steps=6000, tol=1e-4)
+    assert run.converged
+    proof = jaxsvm.certificate(run.model, data, jaxsvm.lam_from_C(0.1, len(y)), passes=20)
+    assert proof.gap <= 1e-3 * proof.primal
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**31 - 1), st.integers(1, 70))
+def test_weights_are_the_sum_of_rows(seed, size):
+    """Rows that a step draws twice, and those of weight 0, too."""
+    data = dataset(weight=WEIGHT)
+    sampler = samplers.uniform(size) if seed % 2 else samplers.epochs(size)
+    run = jaxsvm.fit(jaxsvm.block_descent(C), data, jax.random.key(seed), sampler=sampler, steps=7)
+    coef = np.asarray(run.state.solver.coef)
+    assert np.all((coef * Y >= 0) & (coef * Y <= C * WEIGHT * (1 + 1e-6)))
+    np.testing.assert_allclose(run.model.w, coef @ X, atol=2e-5)
+    np.testing.assert_allclose(run.model.b, coef.sum(), atol=2e-5)
+
+
+def test_no_step_makes_the_dual_smaller(x64):
+    data = dataset(dtype=np.float64)
+    solver, sampler = jaxsvm.block_descent(C, rounds=3), samplers.uniform(9)
+    state, before = solver.init(KEY, data), 0.0
+    for index in blocks_of(sampler, data, 30):
+        state, info = solver.update(state, take(data, index))
+        w = np.append(state.w, state.b)
+        after = np.sum(Y * state.coef) - w @ w / 2
+        assert after >= before - 1e-12
+        before = after
+        assert np.all(info.progress >= 0)
+
+
+def test_features_a_block_at_a_time():
+    data = dataset()
+    phi = features.fourier(KEY, kernels.rbf(2.0), dim=D, features=128)
+    solver = jaxsvm.on_features(phi, jaxsvm.block_descent(C))
+    options = {"sampler": samplers.epochs(16), "steps": 80, "every": 4}
+    once, chunk, step = (
+        fit(solver, data, lift=lift, **options).model.inner.w for lift in ("once", "chunk", "step")
+    )
+    np.testing.assert_allclose(chunk, once, atol=1e-5)
+    np.testing.assert_allclose(step, once, atol=1e-5)
+    full = jaxsvm.on_features(phi, jaxsvm.dual_descent(C, tol=1e-6))
+    exact = fit(full, data, steps=1).model.inner.w
+    np.testing.assert_allclose(once, exact, atol=0.05 * np.abs(exact).max())
+
+
+def test_under_vmap_as_alone():
+    data, grid = dataset(), jnp.asarray([0.1, 1.0, 10.0])
+    one = lambda C: fit(jaxsvm.block_descent(C), data, sampler=samplers.epochs(16), steps=9).model.w
+    np.testing.assert_allclose(jax.vmap(one)(grid), jnp.stack([one(C) for C in grid]), rtol=1e-5)
+
+
+def test_the_start_of_another_number():
+    """A run goes on from another C, whose bounds cut the coefficients."""
+    data, options = dataset(), {"sampler": samplers.epochs(16), "tol": 1e-5, "steps": 3000}
+    large = fit(jaxsvm.block_descent(1.0), data, **options)
+    solver = jaxsvm.block_descent(0.01)
+    state = large.state.solver
+    for index in blocks_of(samplers.epochs(16), data, 400):
+        state, _ = solver.update(state, take(data, index))
+    exact = LinearSVC(loss="hinge", C=0.01, tol=1e-8, max_iter=10**6).fit(X, Y)
+    np.testing.assert_allclose(state.w, exact.coef_[0], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "options, sentence",
+    [
+        ({"C": -1.0}, "C must"),
+        ({"loss": losses.logistic}, "logistic"),
+        ({"bias": "free"}, "bias"),
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": 1.5}, "rounds"),
+    ],
+)
+def test_bad_arguments(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        jaxsvm.block_descent(**{"C": 1.0} | options)
