@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxsvm
-from jaxsvm import kernels, losses
+from jaxsvm import features, kernels, losses
 from jaxsvm.models import Expansion
 from jaxsvm.objectives import certificates
 
@@ -116,3 +116,78 @@ def test_of_real_targets():
     run = jaxsvm.fit(jaxsvm.decomposition(0.05, kernels.rbf(SIGMA), loss=loss), data, KEY, steps=5)
     proof = jaxsvm.certificate(run.model, data, jaxsvm.lam_from_C(0.05, N), loss)
     assert proof.exact and 0 <= proof.gap <= 1e-3 * proof.primal
+
+
+# dual coefficients that are given
+
+
+def linear_case(bias, loss=losses.hinge):
+    """A rough machine on 5,000 rows, its dual coefficients, and rows with a constant."""
+    random = np.random.default_rng(5)
+    x, weight = random.normal(size=(5000, 4)), random.integers(0, 3, 5000) * 1.0
+    y = np.where(x[:, 0] + 0.4 * random.normal(size=5000) > 0.2, 1.0, -1.0)
+    data = jaxsvm.dataset(x.astype(np.float32), y, weight)
+    C = 1 / (LAM * weight.sum())
+    solver = jaxsvm.dual_descent(C, loss=loss, bias=bias, tol=1e-2)
+    return data, solver, jaxsvm.lam_from_C(C, weight.sum()), C
+
+
+def by_hand(rows, y, bound, w, coef):
+    """Primal and dual of the hinge."""
+    primal = w @ w / 2 + np.sum(bound * np.maximum(1 - y * (rows @ w), 0))
+    sum_ = coef @ rows
+    return primal, coef @ y - sum_ @ sum_ / 2
+
+
+@pytest.mark.parametrize("bias", ["none", "feature"])
+@pytest.mark.parametrize("map_features", [False, True])
+def test_given_coefficients_bound_a_linear_model(bias, map_features):
+    data, solver, lam, C = linear_case(bias)
+    phi = features.fourier(KEY, kernels.rbf(1.0), dim=4, features=64)
+    solver = jaxsvm.on_features(phi, solver) if map_features else solver
+    run = jaxsvm.fit(solver, data, KEY, steps=1)
+    coef = run.state.solver.coef
+    proof = jaxsvm.certificate(run.model, data, lam, dual=coef)
+    rows = np.asarray(phi(data.x) if map_features else data.x, float)
+    inner = run.model.inner if map_features else run.model
+    w = np.asarray(inner.w, float)
+    if bias == "feature":
+        rows, w = np.c_[rows, np.ones(len(rows))], np.append(w, float(inner.b))
+    bound = C * np.asarray(data.weight, float)
+    primal, dual = by_hand(rows, np.asarray(data.y, float), bound, w, np.asarray(coef, float))
+    scale = 1 / bound.sum()
+    assert proof.exact
+    assert proof.primal == pytest.approx(primal * scale, rel=1e-5 if map_features else 1e-9)
+    assert proof.gap == pytest.approx((primal - dual) * scale, rel=1e-3)
+    assert proof.gap < jaxsvm.certificate(run.model, data, lam).gap
+    lifted = solver.prepare(data)
+    again = jaxsvm.certificate(run.model, lifted, lam, dual=coef)
+    assert again.gap == pytest.approx(proof.gap, rel=1e-3)
+
+
+def test_what_is_no_dual_point_is_refused():
+    data, solver, lam, C = linear_case("none")
+    run = jaxsvm.fit(solver, data, KEY, steps=1)
+    coef, model = run.state.solver.coef, run.model
+    with pytest.raises(ValueError, match="not feasible"):
+        jaxsvm.certificate(model, data, lam, dual=2 * coef)
+    with pytest.raises(ValueError, match="not feasible"):
+        jaxsvm.certificate(model, data, lam, dual=-coef)
+    with pytest.raises(ValueError, match=r"shape \(10,\), expected a number for each of the 5000"):
+        jaxsvm.certificate(model, data, lam, dual=coef[:10])
+    for options in ({"passes": 1}, {"l1_ratio": 0.5}):
+        with pytest.raises(ValueError, match="dual is for linear models"):
+            jaxsvm.certificate(model, data, lam, dual=coef, **options)
+    expansion = model_of(SUPPORT, ALPHA * Y[SUPPORT], "none")
+    with pytest.raises(ValueError, match="dual is for linear models"):
+        jaxsvm.certificate(expansion, DATA, LAM, dual=jnp.zeros(N))
+
+
+def test_given_coefficients_under_jit():
+    data, solver, lam, _ = linear_case("feature", losses.squared_hinge)
+    run = jaxsvm.fit(solver, data, KEY, steps=1)
+    bound = lambda coef: (
+        jaxsvm.certificate(run.model, data, lam, losses.squared_hinge, dual=coef).gap
+    )
+    coef = run.state.solver.coef
+    assert float(jax.jit(bound)(coef)) == pytest.approx(bound(coef), rel=0.02)

@@ -143,7 +143,7 @@ def block_descent(
             progress=jnp.where(live, end.gain, 0),
             index=batch.index,
             support=count(new.coef != 0),
-            evals=end.visits * count(live),
+            evals=end.visits * count(live).astype(coef.dtype),
         )
         return new, info
 
