@@ -21,7 +21,7 @@ import time
 import numpy as np
 
 SIZES = {  # of the whole benchmark, and of a small version
-    "covtype": ({"rows": 561_012, "subset": 100_000, "landmarks": 2048, "fourier": 8192, "periods": 12, "limit": 600},
+    "covtype": ({"rows": 561_012, "subset": 100_000, "landmarks": 2048, "fourier": 8192, "periods": 12, "limit": 300},
                 {"rows": 4000, "subset": 2000, "landmarks": 64, "fourier": 128, "periods": 6, "limit": 5}),
     "rows": ({"rows": 10_000_000, "subset": 200_000, "features": 1024}, {"rows": 20_000, "subset": 2000, "features": 64}),
 }  # fmt: skip
