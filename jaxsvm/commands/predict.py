@@ -66,6 +66,8 @@ def run(args: Any, stream: Any) -> int:
         shown = chances.of_values(score) if args.probability and chances else score
         values = [[f"{v:.9g}" for v in row] for row in np.atleast_2d(shown.T).T.tolist()]
         lines = ["\t".join([name, *row]) for name, row in zip(lines, values, strict=True)]
+    if args.probability:
+        lines = ["\t".join(["class", *(printable(str(name)) for name in classes)]), *lines]
     with result_file(args.out, stream) as name, open(name, "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
     note(describe(rows, names, score, classes))

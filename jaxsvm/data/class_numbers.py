@@ -31,7 +31,8 @@ def encode(y: Any, names: Any = None) -> tuple[np.ndarray, tuple]:
     """
     y = _names("y", y)
     if y.ndim != 1:
-        raise ValueError(f"y must hold one class name for each row, got shape {y.shape}")
+        how = "; use y.ravel()" if y.shape[1:] == (1,) else ""
+        raise ValueError(f"y must hold one class name for each row, got shape {y.shape}{how}")
     known = np.unique(y) if names is None else _names("names", names)
     if known.ndim != 1 or len(np.unique(known)) < len(known):
         raise ValueError(f"names must be the classes in order, each once, got {known.tolist()}")

@@ -29,6 +29,8 @@ def predicted(*argv):
     assert main(["predict", "m.npz", "new.csv", "--out", "out.txt", *argv]) == 0
     with open("out.txt") as file:
         rows = [line.rstrip("\n").split("\t") for line in file]
+    if "--probability" in argv:
+        assert rows.pop(0) == ["class", *map(str, models.load("m.npz").classes)]
     return [row[0] for row in rows], np.array([list(map(float, row[1:])) for row in rows])
 
 

@@ -337,6 +337,13 @@ def test_targets_of_another_shape(y):
     refused(r"^y must hold one number for each of the 3 rows of x, got shape \(", X, y)
 
 
+def test_a_column_is_told_to_be_flat():
+    column = np.array([[1], [-1], [1]])
+    refused(r"got shape \(3, 1\); use y.ravel\(\)$", X, column)
+    refused(r"got shape \(3, 1\); use y.ravel\(\)$", X, column.astype(str))
+    refused(r"got shape \(3, 1\); use weight.ravel\(\)$", X, Y, column)
+
+
 @pytest.mark.parametrize("weight", [[1, 1], [[1], [1], [1]], 1.0])
 def test_weights_of_another_shape(weight):
     refused(r"^weight must hold one number for each of the 3 rows of x, got shape \(", X, Y, weight)
