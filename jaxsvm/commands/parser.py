@@ -64,7 +64,7 @@ augmented_lagrangian  feature|none  0  10  1e-6  the same for many rows, in floa
 dual_descent  feature|none  0  10  1e-4  dual coordinate descent with shrinking: sparse rows and
   many columns
 decomposition  free|none  0  10  1e-3  the kernel machine of LIBSVM, exactly, a block of rows at a
-  time: up to some 50,000 rows
+  time: up to some 500,000 rows
 smo  free|none  1  100  1e-3  the same a pair of rows at a time
 pegasos  feature|none|free  16  20  -  stochastic subgradients with step 1/(lambda t), averaged
 kernel_pegasos  none  1  20  -  Pegasos with a kernel
@@ -290,9 +290,9 @@ examples:
   jaxsvm train rows.svm --solver bsca --kernel rbf --budget 200 --model model.npz
   jaxsvm train part-0.svm --processes 2 --process 0 --coordinator localhost:1234 --model model.npz
 
-`decomposition` is exact, for up to some 50,000 rows. `--features nystrom` is for many rows. `bsca`
-makes a small kernel model of many rows. Ctrl-C ends the run and keeps the model after the last
-complete chunk of steps.
+`decomposition` is exact, for up to some 500,000 rows. `--features nystrom` is faster on many rows.
+`bsca` makes a small kernel model of many rows. Ctrl-C ends the run and keeps the model after the
+last complete chunk of steps.
 """,
         {
             "": "file --model --test/--hold-out --target --positive --task --scale --probability",

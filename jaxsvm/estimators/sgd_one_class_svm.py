@@ -79,8 +79,8 @@ class SGDOneClassSVM(OutlierDetector):
         minimise nu/2 |w|^2 - nu rho + mean_i weight_i max(0, rho - <w, x_i>)
 
     That is nu times 1/2 |w|^2 - rho + mean_i max(0, rho - <w, x_i>) / nu, the problem of
-    scikit-learn's `SGDOneClassSVM`, and of `OneClassSVM(kernel="linear")` with w and rho divided
-    by nu times the number of rows. Its parameters are there as far as the method has them. Steps
+    scikit-learn's `SGDOneClassSVM`. `OneClassSVM(kernel="linear")` has the same w and rho, times
+    nu and the number of rows. Its parameters are there as far as the method has them. Steps
     are 1/(nu t + 1), in units of the rows, so that they need no scaling. There is no stopping
     criterion: `fit` makes `max_iter` passes, `partial_fit` one. For kernels put a feature map in
     front, `make_pipeline(FourierFeatures(), SGDOneClassSVM())`.

