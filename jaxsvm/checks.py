@@ -293,7 +293,7 @@ def check_rows(x: Any, *, columns: int | None = None, **others: Any) -> None:
         raise ValueError(f"x has shape {shape}: there must be at least one row and one column")
     for name, a in others.items():
         if a is not None and np.shape(a) not in (shape[:1], (shape[0], columns)):
-            how = f"; use {name}.ravel()" if np.shape(a) == (shape[0], 1) else ""
+            how = f"; use np.ravel({name})" if np.shape(a) == (shape[0], 1) else ""
             raise ValueError(
                 f"{name} must hold one number for each of the {shape[0]} rows of x, got shape "
                 f"{np.shape(a)}{how}"

@@ -628,6 +628,6 @@ def without_derivatives(method: str, tree: Any) -> Any:
 @without_derivatives.defjvp
 def _refuse(method: str, primals: tuple, tangents: tuple) -> Any:
     raise TypeError(
-        f"runs of {method} have no derivatives: take newton, interior_point, or of several "
-        "classes crammer_singer, whose models have those of the exact solution"
+        f"runs of {method} have no derivatives: take newton, interior_point, dual_descent, or of "
+        "several classes crammer_singer, whose models have those of the exact solution"
     )

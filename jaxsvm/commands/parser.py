@@ -208,8 +208,8 @@ sweep --memory  float=4e9  bytes that the program may take (4e9)
   of five more fits, each without a fifth of the rows
 select --probability  flag  keep sigmoids with the model, for predict --probability: by the decision
   values of the rows held out, without more fits
-predict --probability  flag  a tab and the probability of each class behind each name; the first line
-  has the names of the classes
+predict --probability  flag  a tab and the probability of each class behind each name; the first
+  line has the names of the classes
 --rule  best|one_se=best  of the choice: best, the least mean; one_se, the least C and gamma within
   one standard error of it (best)
 --scores  flag  a tab and the decision value behind each name; of many classes all values

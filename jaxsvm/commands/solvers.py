@@ -15,7 +15,7 @@ import jaxsvm
 from jaxsvm import budget, features, kernels, losses
 
 from ..features.landmarks import choice
-from ..loops.fitting import tens_of_updates
+from ..loops.fitting import most_updates
 from ..machines import fastest_linear, newton_by_C
 from ..names import KERNELS, WITH_SIGMA
 from ..numerics import sqnorms
@@ -63,7 +63,7 @@ def machine(args: Any, rows: Batch, classes: tuple, key: Any) -> Machine:
     one_pass = -(-n // batch) if batch else 1
     # with a criterion, small data sets may take more passes
     most = defaults.passes if tol is None or not batch else max(defaults.passes, 500_000 // n)
-    most = most * tens_of_updates(n) if "tol" in takes and not batch else most
+    most = max(most, most_updates(n)) if "tol" in takes and not batch else most
     passes = args.passes or most
     steps, points = args.steps or passes * one_pass, args.budget or BUDGET
     coef0 = float(args.kernel == "polynomial") if args.coef0 is None else args.coef0

@@ -31,7 +31,7 @@ def encode(y: Any, names: Any = None) -> tuple[np.ndarray, tuple]:
     """
     y = _names("y", y)
     if y.ndim != 1:
-        how = "; use y.ravel()" if y.shape[1:] == (1,) else ""
+        how = "; use np.ravel(y)" if y.shape[1:] == (1,) else ""
         raise ValueError(f"y must hold one class name for each row, got shape {y.shape}{how}")
     known = np.unique(y) if names is None else _names("names", names)
     if known.ndim != 1 or len(np.unique(known)) < len(known):

@@ -75,10 +75,11 @@ class Search(NamedTuple):
 def descend(
     problem: Problem, coef: Array, tol: Array, rounds: Array, live: Array | None = None
 ) -> Search:
-    """Passes until the gap is at most `tol`, over the rows that are `live` (n,) bool; None: all.
+    """Passes until the gap is at most `tol`.
 
-    The gap is about proportional to the largest violation. So the next look is where the violation
-    would be small enough.
+    Rows that are not `live` (n,) are not visited: they have no coefficient and no loss. The gap is
+    about proportional to the largest violation. So the next look is where the violation would be
+    small enough.
     """
     n, dtype = coef.shape[0], coef.dtype
     everything, zero = jnp.arange(n + 1, dtype=jnp.int32), jnp.zeros((), jnp.int32)

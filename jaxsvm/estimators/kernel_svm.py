@@ -13,8 +13,10 @@ from .. import kernels
 from ..data.from_scipy import is_sparse
 from ..kernels import Kernel
 from ..loops.checks import whole_number
+from ..loops.fitting import MANY_ROWS, most_updates
 from ..models import support_index
-from .base import BaseSVM, Targets
+from ..types import Solver
+from .base import BaseSVM, Spec, Targets
 from .compact import inner_of, on_rows
 from .functions import as_numbers, is_function, is_table, is_traceable, kernel_matrix
 from .pairs import Pairs, by_opponent, pair_coef
@@ -53,6 +55,15 @@ class KernelSVM(BaseSVM):
     def _rounds(self) -> int:
         """Rounds of the solver at most."""
         return MAX_BLOCKS if self.max_iter == -1 else whole_number("max_iter", self.max_iter, 1)
+
+    def _exact(self, solver: Solver, rows: Any) -> Spec:
+        """The run of an exact solver: one update, which may end before the tolerance of many rows.
+
+        Then it goes on, unless `max_iter` bounds it.
+        """
+        n = len(rows.y)
+        steps = 1 if n < MANY_ROWS or self.max_iter != -1 else most_updates(n)
+        return Spec(solver, steps=steps, tol=self.tol)
 
     def _kernel(self, rows: Any, gamma: float | None = None) -> Kernel:
         """The kernel.

@@ -99,7 +99,7 @@ class NuSVC(KernelClassifier):
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         solver = nu_svc(self.nu, self._kernel(rows), rounds=self._rounds())
-        return Spec(solver, steps=1, tol=self.tol)
+        return self._exact(solver, rows)
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """As `BaseClassifier._targets`, after LIBSVM's check of nu for each pair of classes."""

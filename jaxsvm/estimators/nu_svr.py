@@ -85,4 +85,4 @@ class NuSVR(BaseRegressor, KernelSVM):
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         kernel = self._kernel(rows)
         solver = nu_svr(self.nu, cost(self.C), kernel, rounds=self._rounds())
-        return Spec(solver, steps=1, tol=self.tol)
+        return self._exact(solver, rows)

@@ -126,4 +126,4 @@ class OneClassSVM(OutlierDetector, KernelSVM):
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         solver = one_class(self.nu, self._kernel(rows), rounds=self._rounds())
-        return Spec(solver, steps=1, tol=self.tol)
+        return self._exact(solver, rows)

@@ -134,4 +134,4 @@ class SVC(KernelClassifier):
             passes = None if self.max_iter == -1 else self._rounds()
             return Spec(solver, passes=passes, tol=self.tol, sampler=samplers.shrinking(16))
         solver = decomposition(C, kernel, loss=loss, bias=self.bias, rounds=self._rounds())
-        return Spec(solver, steps=1, tol=self.tol)
+        return self._exact(solver, rows)

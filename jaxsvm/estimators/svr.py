@@ -87,4 +87,4 @@ class SVR(BaseRegressor, KernelSVM):
         loss = losses.eps_insensitive(self._number("epsilon", numbers))
         C, kernel = cost(self._number("C", numbers)), self._kernel(rows, numbers.get("gamma"))
         solver = decomposition(C, kernel, loss=loss, rounds=self._rounds())
-        return Spec(solver, steps=1, tol=self.tol)
+        return self._exact(solver, rows)

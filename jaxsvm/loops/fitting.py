@@ -173,9 +173,12 @@ def _on_device(solver: Any, dtype: Any) -> Any:
     return jax.tree.map(jnp.asarray, as_argument(solver, dtype))
 
 
-def tens_of_updates(n: int) -> int:
-    """How many times ten updates a solver with a tolerance makes on n rows, at most."""
-    return max(1, n // 20_000)
+MANY_ROWS = 50_000  # from which an update of `decomposition` may end before its tolerance
+
+
+def most_updates(n: int) -> int:
+    """The updates to a tolerance on n rows, at most."""
+    return 10 * max(1, n // MANY_ROWS)
 
 
 def _steps_of(steps: Any, passes: Any, n: int, b: int) -> int | None:
@@ -226,8 +229,8 @@ def fit(
         data: the training rows, from `jaxsvm.dataset`, or `solver.prepare` of them.
         key: a key of `jax.random.key`; may be left out with `state` only.
         steps: updates to make in this call, >= 0; None: `passes`, or ten passes over the rows. A
-            solver with a tolerance of its own makes ten updates at most, above 20,000 rows ten for
-            each 20,000.
+            solver with a tolerance of its own makes ten updates at most, from 100,000 rows on ten
+            for each 50,000.
         passes: the same as a number of passes, > 0: so many times n / rows of a step, rounded up.
         every: length of a chunk in updates, >= 1; None: about one pass, or one update that iterates
             to a tolerance. After each chunk the curve gets a row, and `probe`, `tol`, `seconds` and
@@ -304,8 +307,8 @@ def fit(
     solver_arg, sampler_arg = as_argument(solver, dtype), as_argument(sampler, dtype)
     probe_arg = None if probe is None else as_argument(probe, dtype)
     if steps is None:
-        # updates that iterate to a tolerance may end before it, the more rows the earlier
-        steps = 10 * -(-n // b) * (1 if fields.hooks.tol is None else tens_of_updates(n))
+        goes_on = fields.hooks.tol is not None and tol is not None
+        steps = most_updates(n) if goes_on else 10 * -(-n // b)
     limit = tol if tol is None or isinstance(tol, jax.core.Tracer) else float(tol)
     limit = None if limit is None else cast(limit, dtype)
     traced = is_traced(solver_arg, sampler_arg, probe_arg, data, key, state, limit)

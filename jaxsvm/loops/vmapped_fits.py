@@ -16,7 +16,7 @@ from ..objectives import decision_values
 from ..recipe import fields_of, unwrap_static
 from ..samplers import uniform
 from ..types import Array, Batch, Hooks, Lifted, SparseRows, take
-from .fitting import fit
+from .fitting import MANY_ROWS, fit
 from .grid_runs import Grid, GridJob
 from .programs import as_argument, init_run
 from .threads import may_overlap, run_jobs
@@ -216,7 +216,7 @@ def _fit_cells(
             run = fit(
                 solver_of(own),
                 train,
-                steps=_steps(first, steps),
+                steps=_steps(first, steps, train),
                 tol=tol,
                 state=before._replace(solver=start),
             )
@@ -232,9 +232,13 @@ def _fit_cells(
     return jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), found)
 
 
-def _steps(fields: Any, steps: int | None) -> int | None:
-    """The number of steps; one for a solver whose update runs until its tolerance is met."""
-    return 1 if fields.hooks.tol is not None and steps is None else steps
+def _steps(fields: Any, steps: int | None, data: Batch) -> int | None:
+    """The number of steps; None for a solver whose update runs until its tolerance is met.
+
+    It is one where one is enough.
+    """
+    is_one = fields.hooks.tol is not None and data.y.shape[0] < MANY_ROWS
+    return 1 if is_one and steps is None else steps
 
 
 def _support(run: Any) -> Array:
@@ -257,7 +261,7 @@ def _fit_folds(
 
     def one_fold(weight: Array, rows: Array) -> tuple[Array, Array]:
         train = data._replace(weight=weight)
-        run = fit(solver, train, key, steps=_steps(fields, steps), tol=tol)
+        run = fit(solver, train, key, steps=_steps(fields, steps, train), tol=tol)
         return decision_values(run.model, take(data, rows)), _support(run)
 
     return jax.vmap(one_fold)(weights, index)

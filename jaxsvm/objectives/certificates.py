@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number, integer, on_host, own_values, shown
+from ..checks import as_number, integer, is_remote, own_values, shown
 from ..flags import despite_flags
 from ..kernels import holds_precomputed, matvec
 from ..losses import hinge
@@ -18,12 +18,12 @@ from ..numerics import (
     affine_transpose,
     bucket_size,
     dot,
+    fold_rows,
     gather,
     golden_section,
     is_traced,
     rounding_of_sums,
     scatter_set,
-    shards,
     sqnorms,
 )
 from ..recipe import check_choice, check_positive, check_share, fields_of, require
@@ -82,8 +82,8 @@ def certificate(
         l1_ratio: share of the L1 norm in the penalty of a linear model, from 0 to 1.
         dual: (n,) signed dual coefficients of a linear model, also one on features, such as
             `result.state.solver.coef` of `dual_descent` and `block_descent`. They are the dual
-            point then, and bound the gap better than scores do. Features are computed 4,096 rows at
-            a time. None: coefficients from the scores.
+            point then, and give a smaller bound as a rule. Features are computed 4,096 rows at a
+            time. None: coefficients from the scores.
 
     Of k targets a row the model is one of `multi_output`, lam is one number or (k,), and all
     results are (k,).
@@ -96,9 +96,9 @@ def certificate(
         TypeError: another kind of model.
         ValueError: lam not above 0; a loss without a conjugate, or of labels on real targets;
             passes with a free bias, whose dual has an equality constraint on all coordinates; an
-            l1_ratio outside of [0, 1], or above 0 with another model, a free bias or passes; a dual
-            of another length, not feasible, or with another model, several targets, passes or
-            l1_ratio.
+            l1_ratio outside of [0, 1], or above 0 with another model, a free bias or passes. For a
+            dual that is not feasible or of another length; with passes or l1_ratio; of an expansion
+            or of several targets.
 
     Example:
         >>> import jaxsvm
@@ -141,8 +141,9 @@ def certificate(
             )
         return _elastic_certificate((model, data, lam, jnp.asarray(l1_ratio)), (loss,), (bias,))
     if dual is not None:
-        proof = _dual_certificate((model, data, lam, jnp.asarray(dual)), (loss,), (bias,))
-        if not is_traced(proof) and not np.isfinite(proof.gap):
+        coef = dual if hasattr(dual, "dtype") else np.asarray(dual, np.float64)
+        proof = _dual_certificate((model, data, lam, coef), (loss,), (bias,))
+        if not is_traced(proof) and np.isposinf(proof.gap) and np.isfinite(proof.primal):
             raise ValueError(
                 "dual is not feasible: pass the coefficients of a solver for the same loss, lam "
                 "and weights of the rows"
@@ -153,7 +154,7 @@ def certificate(
         feasible = _feasible((model, data, lam), (loss,), (bias,))
         own = "perhaps" if is_traced(feasible) else "yes" if feasible else "no"
     if own == "yes" and not passes and isinstance(model, Expansion):
-        model, own = _on_support(model, data) or (model, own)
+        model, own = _on_support(model, data)
     result = _certificate((model, data, lam), (loss,), (bias, passes, own))
     exact = result.exact if is_traced(result) else bool(result.exact)
     return result._replace(exact=exact)
@@ -246,34 +247,36 @@ def _bound(
 
 
 BLOCK = 4096  # rows whose features are in memory at once
-LEAST = 4096  # rows from which kernel values of rows outside of the support count
+LEAST = 4096  # rows from which a certificate leaves out points of coefficient 0
 
 
-def _on_support(model: Expansion, data: Batch) -> tuple[Expansion, str] | None:
-    """The model on its support, and "support"; None unless it is of different rows of the data."""
-    n = data.y.shape[0]
-    arrays = (model.x, data.x, model.index, model.coef)
-    known = [on_host(a) for a in arrays if not isinstance(a, SparseRows)]
-    if (
-        n < LEAST
-        or holds_precomputed(model.kernel)
-        or len(known) < 4
-        or any(a is None for a in known)
-    ):
-        return None
-    points, rows, index, coef = known
+def _on_support(model: Expansion, data: Batch) -> tuple[Expansion, str]:
+    """The model and `own` of `_certificate`, of many rows on the support vectors alone.
+
+    It is "yes" as before where this cannot be: of few, sparse or remote rows, or where two points
+    are one row. It is "no" where points are not the rows whose numbers they have; then they get
+    none.
+    """
+    arrays = model.x, data.x, model.index, model.coef
+    plain = not any(isinstance(a, SparseRows) or is_remote(a) for a in arrays)
+    if holds_precomputed(model.kernel) or not plain:
+        return model, "yes"
+    points, rows, index, coef = map(np.asarray, arrays)
     support = np.flatnonzero(coef)
-    of_data = index[support]
-    different = len(np.unique(of_data)) == len(support)
-    if not different or not np.array_equal(points[support], rows[of_data]):
-        return None
-    size = bucket_size(len(support))
-    padding = (0, size - len(support))
+    places, dtype = index[support], min(points.dtype, rows.dtype, key=lambda d: d.itemsize)
+    same = points.shape[1] == rows.shape[1] and np.array_equal(
+        points[support].astype(dtype), rows[places].astype(dtype)
+    )
+    if not same:
+        return dataclasses.replace(model, index=jnp.full_like(model.index, -1)), "no"
+    if len(rows) < LEAST or len(np.unique(places)) < len(support):
+        return model, "yes"
+    padding = (0, bucket_size(len(support)) - len(support))
     x = np.pad(points[support], (padding, (0, 0)))
     parts: dict[str, Any] = {
         "x": x,
         "coef": np.pad(coef[support], padding),
-        "index": np.pad(of_data, padding),
+        "index": np.pad(places, padding),
     }
     return dataclasses.replace(model, **parts), "support"
 
@@ -302,7 +305,6 @@ def _dual_certificate(
     model: Any, data: Batch, lam: Array, dual: Array, loss: Loss, bias: str
 ) -> Certificate:
     """The certificate of a linear model by given dual coefficients."""
-    model = model.inner if isinstance(model, Classifier) else model
     model = to_features(model, data)[0] if isinstance(data, Lifted) else model
     share, score = normalized_weights(data), model(data.x)
     inner: Any = innermost(model)
@@ -313,29 +315,21 @@ def _dual_certificate(
     square = jnp.dot(inner.w, inner.w)
     if bias == "feature":
         distance, square = distance + (inner.b - jnp.sum(coef)) ** 2, square + inner.b**2
-    is_given = jnp.ones((), bool)
-    return _bound(inner, data, lam, loss, coef, score, square, distance, is_given)
+    is_dual = jnp.all((share > 0) | (coef == 0))
+    distance = jnp.where(is_dual, distance, jnp.inf)
+    return _bound(inner, data, lam, loss, coef, score, square, distance, jnp.ones((), bool))
 
 
 def _weights(coef: Array, model: Any, x: Any) -> Array:
     """sum_i coef_i phi(x_i), of features some rows at a time."""
+    if isinstance(model, Classifier):
+        return _weights(coef, model.inner, x)
     if not isinstance(model, Mapped):
         return dot(coef, x)
-    total = lambda rows, coef: _weights(coef, model.inner, model.features(rows))
-    n, block = coef.shape[0], BLOCK
-    if n <= block or isinstance(x, SparseRows) or shards(n) > 1:
-        return total(x, coef)
-    # the last block overlaps the one before it, whose rows count once
-    starts = jnp.arange(0, n, block, dtype=jnp.int32)
-
-    def add(carry, start):
-        begin = jnp.minimum(start, n - block)
-        rows, some = (jax.lax.dynamic_slice_in_dim(a, begin, block) for a in (x, coef))
-        is_new = begin + jnp.arange(block, dtype=jnp.int32) >= start
-        return carry + total(rows, jnp.where(is_new, some, 0)), None
-
-    width = jax.eval_shape(total, x[:block], coef[:block]).shape
-    return jax.lax.scan(add, jnp.zeros(width, coef.dtype), starts)[0]
+    sum_of = lambda rows, some: _weights(some, model.inner, model.features(rows))
+    add = lambda total, part, is_new: total + sum_of(part[0], jnp.where(is_new, part[1], 0))
+    like = jax.eval_shape(sum_of, x, coef)
+    return fold_rows(add, jnp.zeros(like.shape, like.dtype), (x, coef), BLOCK)
 
 
 @in_float64
@@ -367,7 +361,7 @@ def model_dual(
     if not isinstance(model, Expansion):
         return zero, jnp.zeros((), bool)
     n = data.y.shape[0]
-    in_data = model.index >= 0
+    in_data = (model.index >= 0) & (model.index < n)
     coef = zero.at[jnp.where(in_data, model.index, n)].add(
         model.coef.astype(share.dtype), mode="drop"
     )
@@ -425,7 +419,7 @@ def _distance(
         score - model.b,
         dual_score - (jnp.sum(coef) if bias == "feature" else 0),
     )
-    in_data = model.index >= 0
+    in_data = (model.index >= 0) & (model.index < coef.shape[0])
     full = (
         jnp.zeros_like(coef)
         .at[jnp.where(in_data, model.index, coef.shape[0])]

@@ -339,9 +339,9 @@ def test_targets_of_another_shape(y):
 
 def test_a_column_is_told_to_be_flat():
     column = np.array([[1], [-1], [1]])
-    refused(r"got shape \(3, 1\); use y.ravel\(\)$", X, column)
-    refused(r"got shape \(3, 1\); use y.ravel\(\)$", X, column.astype(str))
-    refused(r"got shape \(3, 1\); use weight.ravel\(\)$", X, Y, column)
+    refused(r"got shape \(3, 1\); use np.ravel\(y\)$", X, column)
+    refused(r"got shape \(3, 1\); use np.ravel\(y\)$", X, column.astype(str))
+    refused(r"got shape \(3, 1\); use np.ravel\(weight\)$", X, Y, column)
 
 
 @pytest.mark.parametrize("weight", [[1, 1], [[1], [1], [1]], 1.0])

@@ -26,7 +26,7 @@ from jaxsvm import fit, kernels, models, samplers, step
 from jaxsvm.loops import programs, saving
 from jaxsvm.loops.curve import add_info, curve_row, empty_sums
 from jaxsvm.models import Linear
-from jaxsvm.types import Curve, Fit, Info, RunState, Sampler, Solver
+from jaxsvm.types import Curve, Fit, Hooks, Info, RunState, Sampler, Solver
 
 loops = importlib.import_module("jaxsvm.loops.fitting")  # the package has a function of this name
 
@@ -218,6 +218,17 @@ def test_a_start_of_another_length():
 def test_ten_passes_by_default(sampler, steps):
     """A pass of `epochs(4)` over six rows is two steps, the second padded."""
     assert int(fit(WHOLE, DATA, KEY, sampler=sampler, every=10).state.step) == steps
+
+
+@pytest.mark.parametrize(("n", "updates"), [(99_999, 10), (100_000, 20), (210_000, 40)])
+def test_more_updates_to_a_tolerance_of_more_rows(n, updates):
+    data = jaxsvm.dataset(np.zeros((n, 1), np.float32), np.arange(n) % 2)
+    data = data._replace(index=jnp.zeros(n, jnp.int32))
+    never = WHOLE._replace(sampler=samplers.whole(), hooks=Hooks(tol=-1e9))
+    assert int(fit(never, data, KEY).state.step) == updates
+    assert int(fit(never, data, KEY, steps=3).state.step) == 3
+    for none in (Hooks(), Hooks(tol=np.nan)):  # nothing to stop at
+        assert int(fit(never._replace(hooks=none), data, KEY).state.step) == 10
 
 
 @pytest.mark.long

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 
 import jaxsvm
 from jaxsvm import features, kernels, losses
-from jaxsvm.models import Expansion
+from jaxsvm.models import Classifier, Expansion, Linear
 from jaxsvm.objectives import certificates
 
 N, LAM, SIGMA = 4200, 1e-3, 1.0
@@ -60,16 +61,18 @@ def expected(model, bias):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The models that were found to be on their support."""
-    seen, plain = [], certificates._on_support
+    """How each certificate took its model: "support", "yes" or "no"."""
+    seen, shapes, plain = [], [], certificates._on_support
 
     def spy(model, data):
         answer = plain(model, data)
-        seen.append(answer)
+        seen.append(answer[1])
+        shapes.append(answer[0].coef.shape)
         return answer
 
     monkeypatch.setattr(certificates, "_on_support", spy)
-    return seen
+    seen_and_shapes = seen, shapes
+    return seen_and_shapes
 
 
 @pytest.mark.parametrize("bias", ["none", "feature", "free"])
@@ -80,7 +83,7 @@ def test_bounds_are_those_of_all_rows(bias, calls):
         coef = np.where(coef > 0, coef * min(up, down) / up, coef * min(up, down) / down)
     model = model_of(SUPPORT, coef, bias)
     proof = jaxsvm.certificate(model, DATA, LAM)
-    assert proof.exact and calls[0] is not None
+    assert proof.exact and calls[0] == ["support"]
     value, gap = expected(model, bias)
     assert proof.primal == pytest.approx(value, rel=1e-9)
     assert proof.gap == pytest.approx(gap, rel=1e-6)
@@ -93,7 +96,7 @@ def test_points_of_coefficient_0_take_no_part(calls):
     whole = jaxsvm.certificate(model_of(index, coef, "none"), DATA, LAM)
     part = jaxsvm.certificate(model_of(SUPPORT, coef[SUPPORT], "none"), DATA, LAM)
     assert whole.gap == pytest.approx(part.gap, rel=1e-12)
-    assert {found[0].coef.shape for found in calls} == {(768,)}  # few sizes exist
+    assert calls == (["support"] * 2, [(768,)] * 2)  # few sizes exist
 
 
 def test_what_is_no_set_of_rows_goes_the_long_way(calls):
@@ -104,18 +107,38 @@ def test_what_is_no_set_of_rows_goes_the_long_way(calls):
     )
     # points that claim to be rows of the data, and are others
     others = model_of(SUPPORT, coef, "none", X[SUPPORT] + 0.1)
-    jaxsvm.certificate(others, DATA, LAM)
+    proof = jaxsvm.certificate(others, DATA, LAM)
+    score = gram(X, X[SUPPORT] + np.float32(0.1)) @ coef
+    own = jaxsvm.certificate(twice, DATA, LAM)
+    primal = LAM / 2 * coef @ gram(X[SUPPORT], X[SUPPORT]) @ coef
+    primal += np.maximum(1 - Y * score, 0).mean()
+    assert not proof.exact and proof.primal == pytest.approx(primal, rel=1e-5)
+    assert proof.gap > own.primal - own.gap - proof.primal
     few = jaxsvm.dataset(X[:100], Y[:100])
     jaxsvm.certificate(model_of(np.arange(10), 0.1 * Y[:10], "none"), few, LAM)
-    assert calls == [None, None, None]
+    assert calls[0] == ["yes", "no", "yes", "yes"]
 
 
-def test_of_real_targets():
+def test_of_real_targets(calls):
     data = jaxsvm.dataset(X, Y, task="regression")
     loss = losses.eps_insensitive(0.1)
     run = jaxsvm.fit(jaxsvm.decomposition(0.05, kernels.rbf(SIGMA), loss=loss), data, KEY, steps=5)
     proof = jaxsvm.certificate(run.model, data, jaxsvm.lam_from_C(0.05, N), loss)
-    assert proof.exact and 0 <= proof.gap <= 1e-3 * proof.primal
+    assert proof.exact and 0 <= proof.gap <= 1e-3 * proof.primal and calls[0] == ["support"]
+
+
+def test_a_model_of_more_rows_than_the_data():
+    """Its coefficients are no dual point of the rows that are there."""
+    coef = np.where(SUPPORT < 2100, 0, ALPHA * Y[SUPPORT])
+    model = model_of(SUPPORT, coef, "none")
+    half = jaxsvm.dataset(X[:2100], Y[:2100])
+    proof = jaxsvm.certificate(model, half, LAM)
+    assert not proof.exact
+    best = jaxsvm.fit(
+        jaxsvm.decomposition(1 / (LAM * 2100), kernels.rbf(SIGMA), bias="none", tol=1e-4), half, KEY
+    )
+    least = jaxsvm.certificate(best.model, half, LAM)
+    assert proof.primal - proof.gap <= least.primal
 
 
 # dual coefficients that are given
@@ -181,6 +204,50 @@ def test_what_is_no_dual_point_is_refused():
     expansion = model_of(SUPPORT, ALPHA * Y[SUPPORT], "none")
     with pytest.raises(ValueError, match="dual is for linear models"):
         jaxsvm.certificate(expansion, DATA, LAM, dual=jnp.zeros(N))
+
+
+def test_a_coefficient_of_a_row_of_weight_0_is_no_dual_point():
+    data = jaxsvm.dataset(np.ones((2, 1), np.float32), [1, -1], [1, 0], task="binary")
+    model = Linear(jnp.full(1, 2.0), jnp.zeros(()))
+    with pytest.raises(ValueError, match="not feasible"):
+        jaxsvm.certificate(model, data, 0.1, dual=[0.0, 2.0])
+    # the optimum is w = 1 with an objective of 0.05
+    proof = jaxsvm.certificate(model, data, 0.1, dual=[1.0, 0.0])
+    assert proof.primal == pytest.approx(0.2) and proof.gap == pytest.approx(0.15)
+
+
+def test_digits_of_given_coefficients_are_kept():
+    """The gap at the optimum is far below what float32 leaves."""
+    third = 1 / 3
+    data = jaxsvm.dataset(np.ones((1, 1), np.float32), [1], task="regression")
+    model = Linear(np.asarray([third], np.float64), np.zeros(()))
+    proof = jaxsvm.certificate(model, data, 2.0, losses.squared, dual=[third])
+    assert abs(proof.gap) < 1e-12
+
+
+def test_given_coefficients_of_sparse_rows_and_of_nested_models():
+    data, solver, lam, _ = linear_case("feature")
+    x = np.asarray(data.x) * (np.random.default_rng(1).random(data.x.shape) < 0.5)
+    sparse = jaxsvm.dataset(scipy.sparse.csr_matrix(x), data.y, data.weight)
+    dense = jaxsvm.dataset(x, data.y, data.weight)
+    phi = features.fourier(KEY, kernels.rbf(1.0), dim=4, features=32)
+    on_map = jaxsvm.on_features(phi, solver)
+    run = jaxsvm.fit(on_map, dense, KEY, steps=1)
+    coef = run.state.solver.coef
+    expected = jaxsvm.certificate(run.model, dense, lam, dual=coef).gap
+    assert jaxsvm.certificate(run.model, sparse, lam, dual=coef).gap == pytest.approx(
+        expected, rel=1e-3
+    )
+    named = Classifier(Classifier(run.model, (0, 1)), (0, 1))
+    assert jaxsvm.certificate(named, dense, lam, dual=coef).gap == pytest.approx(expected, rel=1e-9)
+
+
+def test_given_coefficients_with_a_free_bias():
+    data, _, _, C = linear_case("none")
+    run = jaxsvm.fit(jaxsvm.interior_point(C, bias="free", tol=1e-6), data, KEY, steps=1)
+    lam = jaxsvm.lam_from_C(C, float(np.sum(np.asarray(data.weight))))
+    proof = jaxsvm.certificate(run.model, data, lam, dual=run.state.solver.coef)
+    assert 0 <= proof.gap <= 1e-4 * proof.primal
 
 
 def test_given_coefficients_under_jit():

@@ -51,10 +51,10 @@ def block_descent(
     A step takes the drawn rows B and moves their dual coefficients, the others fixed:
 
         w_B = w - sum_{i in B} coef_i x_i
-        coef_B = argmax of the dual from w_B, by passes of coordinates as in `dual_descent`
+        coef_B towards the argmax of the dual, by passes of coordinates as in `dual_descent`
         w = w_B + sum_{i in B} coef_i x_i
 
-    It visits each row of a block up to `rounds` times while the block is at hand. So it is for rows
+    It makes `rounds` visits for each row of a block while the block is at hand. So it is for rows
     that cost more to make than to visit: features that do not fit into memory, as in
     `on_features(features.fourier(...), block_descent(C))` with `fit(memory=)`. If all rows fit,
     `dual_descent` is faster. A block holds 4,096 rows by default: `samplers.epochs(b)` takes b.
@@ -64,17 +64,19 @@ def block_descent(
         loss: one whose dual is quadratic: hinge, squared_hinge, smooth_hinge, eps_insensitive,
             squared_eps_insensitive, pinball, squared.
         bias: "feature" (a constant feature 1, regularised with the others) or "none".
-        rounds: visits of each row of a block, at most; a whole number up to 100,000.
+        rounds: visits for each row of a block, on average; a whole number up to 100,000. A pass of
+            a short list counts as 1/64 at least.
 
     Returns:
         A solver on drawn rows; model `Linear`. The residual is that of the last complete pass: the
-        terms of the relative duality gap, each at the weights that its row met. They are mostly
-        larger than at the end of the pass. `certificate` bounds the distance to the optimum. A row
-        that a step draws twice counts once. `evals` counts visits of rows, and two looks at each.
+        sum of the terms of the duality gap over the objective, each at the weights that its row
+        met. It is no bound, but mostly larger than the gap at the end of the pass.
+        `certificate(dual=result.state.solver.coef)` is one. A row that a step draws twice counts
+        once. `evals` counts visits of rows, and five for the looks at the gap of a block.
 
     Raises:
         ValueError: C not a single positive number, another loss or bias, rounds out of range.
-        TypeError: for a derivative of a run.
+        TypeError: for a derivative of a run; `dual_descent` has those of the same solution.
 
     Differs from the paper: blocks are drawn anew in each pass (the paper: fixed blocks in a random
     order). They come from memory or from a feature map (the paper: from a disk).
@@ -112,7 +114,8 @@ def block_descent(
         given = cast((C, rounds, as_static(loss)), state.w.dtype), state, batch
         numbers, state, batch = without_derivatives("block_descent", given)
         n, index = state.coef.shape[0], jnp.maximum(batch.index, 0)
-        live = (batch.weight > 0) & ~_repeated(batch.index)
+        is_repeated = _repeated(batch.index)
+        live = (batch.weight > 0) & ~is_repeated
         of_rows = lambda a: jnp.where(live, gather(a, index), 0)
         coef, y = of_rows(state.coef), batch.y.astype(state.coef.dtype)
         start = Start(coef, state.w, state.b)
@@ -141,7 +144,7 @@ def block_descent(
             loss=jnp.sum(share * unwrap_static(numbers[2]).value(end.score, y)),
             residual=new.residual,
             progress=jnp.where(live, end.gain, 0),
-            index=batch.index,
+            index=jnp.where(is_repeated, -1, batch.index),
             support=count(new.coef != 0),
             evals=end.visits * count(live).astype(coef.dtype),
         )
@@ -164,7 +167,7 @@ class Solved(NamedTuple):
     losses: Array  # (b,) C weight_i times the losses at them
     terms: Array  # (b,) of the duality gap at them
     gain: Array  # (b,) of the dual, if a visit had moved the row alone
-    visits: Array  # () of each row, with two looks
+    visits: Array  # () of each row, with looks
 
 
 @functools.cache
@@ -180,7 +183,7 @@ def _make_solver(constant: bool) -> Callable:
         tiny = jnp.full((), jnp.finfo(y.dtype).tiny, y.dtype)  # `rounds` is what ends it
         end = descend(problem, before, tiny, clip_rounds(rounds), live)
         gain = problem.curvature * (end.coef - before) ** 2 / 2
-        return Solved(end.coef, end.w, end.b, score, losses, terms, gain, end.visits + 2)
+        return Solved(end.coef, end.w, end.b, score, losses, terms, gain, end.visits + 5)
 
     # under `vmap` in turns: passes over lists of several lengths would wait for the longest
     return map_sharing(lambda shared: shared, solve, solve, lambda *_: 0)
