@@ -61,7 +61,7 @@ class KernelSVM(BaseSVM):
 
         Then it goes on, unless `max_iter` bounds it.
         """
-        n = len(rows.y)
+        n = rows.n_rows
         steps = 1 if n < MANY_ROWS or self.max_iter != -1 else most_updates(n)
         return Spec(solver, steps=steps, tol=self.tol)
 
