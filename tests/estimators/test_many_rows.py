@@ -1,0 +1,30 @@
+"""How long kernel machines go on where one update may end before its tolerance."""
+
+import numpy as np
+import pytest
+
+import jaxsvm
+from jaxsvm.estimators import SVC, SVR, NuSVC, NuSVR, OneClassSVM
+from jaxsvm.estimators.base import MergedRows
+from jaxsvm.loops.vmapped_fits import _steps
+from jaxsvm.recipe import fields_of
+
+
+@pytest.mark.parametrize(("n", "steps"), [(49_999, 1), (50_000, 10), (250_000, 50)])
+def test_updates_of_exact_machines(n, steps):
+    rows = MergedRows(None, None, None, None, n, None)
+    for machine in (SVC(), SVR(), NuSVC(), NuSVR(), OneClassSVM()):
+        machine._gamma = 1.0
+        assert machine._spec(rows).steps == steps
+        machine.max_iter = 5
+        assert machine._spec(rows).steps == 1, "max_iter bounds one update"
+
+
+@pytest.mark.parametrize(("n", "steps"), [(49_999, 1), (50_000, None)])
+def test_updates_of_folds(n, steps):
+    """None: as many as `fit` makes."""
+    data = jaxsvm.dataset(np.zeros((n, 1), np.float32), np.arange(n) % 2)
+    exact = fields_of(jaxsvm.decomposition(1.0, jaxsvm.kernels.rbf(1.0)))
+    assert _steps(exact, None, data) == steps
+    assert _steps(exact, 7, data) == 7
+    assert _steps(fields_of(jaxsvm.pegasos(1.0)), None, data) is None
