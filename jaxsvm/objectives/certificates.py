@@ -52,7 +52,7 @@ def certificate(
     bias: str | None = None,
     passes: int = 0,
     l1_ratio: float = 0.0,
-    dual: Array | None = None,
+    dual: Any = None,
 ) -> Certificate:
     """A bound on the suboptimality of a model on its training rows by a dual point.
 
@@ -110,6 +110,7 @@ def certificate(
     """
     check_objective(model, data, loss, needs="__call__")
     if dual is not None:
+        dual = dual if hasattr(dual, "dtype") else np.asarray(dual, np.float64)
         _check_dual(dual, model, data, passes, l1_ratio)
     if data.y.ndim == 2:
         options: Any = {"bias": bias, "passes": passes, "l1_ratio": l1_ratio}
@@ -141,8 +142,7 @@ def certificate(
             )
         return _elastic_certificate((model, data, lam, jnp.asarray(l1_ratio)), (loss,), (bias,))
     if dual is not None:
-        coef = dual if hasattr(dual, "dtype") else np.asarray(dual, np.float64)
-        proof = _dual_certificate((model, data, lam, coef), (loss,), (bias,))
+        proof = _dual_certificate((model, data, lam, dual), (loss,), (bias,))
         if not is_traced(proof) and np.isposinf(proof.gap) and np.isfinite(proof.primal):
             raise ValueError(
                 "dual is not feasible: pass the coefficients of a solver for the same loss, lam "
@@ -167,10 +167,9 @@ def _check_dual(dual: Any, model: Any, data: Batch, passes: Any, l1_ratio: Any) 
     alone = isinstance(passes, int) and passes == 0 and is_known and l1_ratio == 0
     if not one_target or not alone:
         raise ValueError("dual is for linear models of one target, with passes=0 and l1_ratio=0")
-    if jnp.shape(dual) != data.y.shape:
+    if dual.shape != data.y.shape:
         raise ValueError(
-            f"dual has shape {jnp.shape(dual)}, expected a number for each of the "
-            f"{data.y.shape[0]} rows"
+            f"dual has shape {dual.shape}, expected a number for each of the {data.y.shape[0]} rows"
         )
 
 

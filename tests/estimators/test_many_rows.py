@@ -12,7 +12,7 @@ from jaxsvm.recipe import fields_of
 
 @pytest.mark.parametrize(("n", "steps"), [(49_999, 1), (50_000, 10), (250_000, 50)])
 def test_updates_of_exact_machines(n, steps):
-    rows = MergedRows(None, None, None, None, n, None)
+    rows = MergedRows(np.ones((2, 1), np.float32), None, None, None, n, None)
     for machine in (SVC(), SVR(), NuSVC(), NuSVR(), OneClassSVM()):
         machine._gamma = 1.0
         assert machine._spec(rows).steps == steps

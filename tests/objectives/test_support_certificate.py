@@ -207,12 +207,12 @@ def test_what_is_no_dual_point_is_refused():
 
 
 def test_a_coefficient_of_a_row_of_weight_0_is_no_dual_point():
-    data = jaxsvm.dataset(np.ones((2, 1), np.float32), [1, -1], [1, 0], task="binary")
+    data = jaxsvm.dataset(np.float32([[1], [-1], [1]]), [1, -1, 1], [1, 1, 0])
     model = Linear(jnp.full(1, 2.0), jnp.zeros(()))
     with pytest.raises(ValueError, match="not feasible"):
-        jaxsvm.certificate(model, data, 0.1, dual=[0.0, 2.0])
+        jaxsvm.certificate(model, data, 0.1, dual=[0.0, 0.0, 2.0])
     # the optimum is w = 1 with an objective of 0.05
-    proof = jaxsvm.certificate(model, data, 0.1, dual=[1.0, 0.0])
+    proof = jaxsvm.certificate(model, data, 0.1, dual=[0.5, -0.5, 0.0])
     assert proof.primal == pytest.approx(0.2) and proof.gap == pytest.approx(0.15)
 
 

@@ -181,7 +181,7 @@ def test_rows_that_repeat_and_what_a_step_reports():
 
 def test_classes_and_several_targets():
     classes = np.digitize(TARGET, [-0.5, 0.8])
-    data = jaxsvm.dataset(X.astype(np.float32), classes)
+    data = jaxsvm.dataset(X.astype(np.float32), classes, task="multiclass")
     solver, options = jaxsvm.block_descent(1.0), {"sampler": samplers.epochs(16), "steps": 800}
     run = fit(jaxsvm.one_vs_rest(solver, classes=3), data, **options)
     exact = LinearSVC(loss="hinge", tol=1e-8, max_iter=10**6).fit(X, classes)
