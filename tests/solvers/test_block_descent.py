@@ -86,6 +86,18 @@ def test_the_residual_is_that_of_the_last_complete_pass():
     assert residual[2] == residual[3] == residual[4] != residual[5] == residual[6]
 
 
+def test_a_pass_ends_when_every_row_was_visited():
+    """A row that is visited again counts once."""
+    data, solver = dataset(), jaxsvm.block_descent(C)
+    state, half = solver.init(KEY, data), jnp.arange(N // 2)
+    for index, is_whole in ((half, False), (half, False), (half + N // 2, True), (half, True)):
+        state, info = solver.update(state, take(data, index))
+        assert np.isfinite(info.residual) == is_whole
+    passes = [info.residual]
+    state, info = solver.update(state, take(data, half + N // 2))
+    assert info.residual != passes[0], "the second pass has ended"
+
+
 CASES = {
     "hinge": (losses.hinge, lambda: LinearSVC(loss="hinge", C=C, tol=1e-8, max_iter=10**6)),
     "squared_hinge": (losses.squared_hinge, lambda: LinearSVC(C=C, tol=1e-8, max_iter=10**6)),
