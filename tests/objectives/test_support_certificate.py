@@ -145,10 +145,10 @@ def test_a_model_of_more_rows_than_the_data():
 
 
 def linear_case(bias, loss=losses.hinge):
-    """A rough machine on 5,000 rows, its dual coefficients, and rows with a constant."""
+    """A rough machine on 5,003 rows, its dual coefficients, and rows with a constant."""
     random = np.random.default_rng(5)
-    x, weight = random.normal(size=(5000, 4)), random.integers(0, 3, 5000) * 1.0
-    y = np.where(x[:, 0] + 0.4 * random.normal(size=5000) > 0.2, 1.0, -1.0)
+    x, weight = random.normal(size=(5003, 4)), random.integers(0, 3, 5003) * 1.0
+    y = np.where(x[:, 0] + 0.4 * random.normal(size=5003) > 0.2, 1.0, -1.0)
     data = jaxsvm.dataset(x.astype(np.float32), y, weight)
     C = 1 / (LAM * weight.sum())
     solver = jaxsvm.dual_descent(C, loss=loss, bias=bias, tol=1e-2)
@@ -196,7 +196,7 @@ def test_what_is_no_dual_point_is_refused():
         jaxsvm.certificate(model, data, lam, dual=2 * coef)
     with pytest.raises(ValueError, match="not feasible"):
         jaxsvm.certificate(model, data, lam, dual=-coef)
-    with pytest.raises(ValueError, match=r"shape \(10,\), expected a number for each of the 5000"):
+    with pytest.raises(ValueError, match=r"shape \(10,\), expected a number for each of the 5003"):
         jaxsvm.certificate(model, data, lam, dual=coef[:10])
     for options in ({"passes": 1}, {"l1_ratio": 0.5}):
         with pytest.raises(ValueError, match="dual is for linear models"):

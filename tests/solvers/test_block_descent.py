@@ -122,6 +122,15 @@ def test_the_optimum_of_liblinear(name, rows, x64):
     np.testing.assert_allclose(run.model.b, exact.intercept_, atol=2e-5)
 
 
+def test_weights_of_rows(x64):
+    """A run draws rows of weight 1 on average; the bounds have the weights that were given."""
+    data = dataset(weight=WEIGHT, dtype=np.float64)
+    solver = jaxsvm.block_descent(C, rounds=20)
+    run = fit(solver, data, sampler=samplers.epochs(16), steps=20_000, tol=1e-9)
+    exact = LinearSVC(loss="hinge", C=C, tol=1e-8, max_iter=10**6).fit(X, Y, WEIGHT)
+    np.testing.assert_allclose(run.model.w, exact.coef_.ravel(), atol=2e-5)
+
+
 @pytest.mark.parametrize("sampler", [samplers.epochs(100), samplers.shrinking(100)])
 def test_breast_cancer_in_float32(sampler):
     x, y = load_breast_cancer(return_X_y=True)
@@ -182,13 +191,16 @@ def test_rows_that_repeat_and_what_a_step_reports():
     once, _ = solver.update(state, take(data, jnp.asarray([7, 9])))
     np.testing.assert_allclose(new.coef, once.coef, atol=1e-6)
     assert set(np.flatnonzero(new.coef)) == {7, 9}
-    squares = np.sum(X[[7, 9]] ** 2, 1) + 1
-    moved = np.asarray(new.coef)[[7, 9]]
-    np.testing.assert_allclose(
-        info.progress,
-        [*(squares * moved**2 / 2)[:1], 0, 0, 0, squares[1] * moved[1] ** 2 / 2],
-        rtol=1e-5,
-    )
+    # q move^2 / 2, from 0 and from what was there
+    squares = np.sum(X**2, 1) + 1
+    gain = lambda old, new: squares * np.asarray(new.coef - old.coef) ** 2 / 2
+    first = gain(state, new)
+    np.testing.assert_allclose(info.progress, [first[7], 0, 0, 0, first[9]], rtol=1e-5)
+    others, _ = solver.update(new, take(data, jnp.arange(10, 40)))
+    last, info = solver.update(others, take(data, jnp.asarray([9, 7])))
+    second = gain(others, last)
+    assert second[[7, 9]].max() > 0
+    np.testing.assert_allclose(info.progress, second[[9, 7]], rtol=1e-3, atol=1e-7)
 
 
 def test_classes_and_several_targets():
