@@ -248,6 +248,11 @@ def test_given_coefficients_with_a_free_bias():
     lam = jaxsvm.lam_from_C(C, float(np.sum(np.asarray(data.weight))))
     proof = jaxsvm.certificate(run.model, data, lam, dual=run.state.solver.coef)
     assert 0 <= proof.gap <= 1e-4 * proof.primal
+    # the side of larger sum is scaled down: both by a half
+    coef = np.asarray(run.state.solver.coef, float)
+    uneven = jaxsvm.certificate(run.model, data, lam, dual=np.where(coef > 0, coef / 2, coef))
+    even = jaxsvm.certificate(run.model, data, lam, dual=coef / 2)
+    assert uneven.gap == pytest.approx(even.gap, rel=1e-4) and even.gap > proof.gap
 
 
 def test_given_coefficients_under_jit():
