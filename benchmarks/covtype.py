@@ -5,7 +5,6 @@ exact   100,000 and 200,000 rows drawn once, C = 1 and 10, gamma as in `peers`: 
 all     400,000 and all rows, C = 1: scikit-learn-intelex at its default tolerance, and `decomposition` to a violation of
         1e-3, with its certificate. The violation in float64 would take longer than the runs.
 killed  200,000 rows, C = 1, with `fit(save=)`: killed (SIGKILL) in the middle, and run again to the end from the file.
-
 ways    100,000 rows, C = 1: other sizes of the cache of kernel rows, and a start from a machine on 2,048 Nystrom features.
 
 Every run is a process of its own. Seconds are from the rows in memory to the model, compilation included; resident_GB is the
@@ -138,9 +137,7 @@ def main() -> None:
             run = {"part": "ways", "rows": n, "C": 1, "who": way}
             if not results.of(run):
                 results.add(run, [figures(process("ours", n, 1, 1e-3, "", way))])
-    for part in options.parts:
-        if part == "ways":
-            continue
+    for part in [part for part in options.parts if part != "ways"]:
         cases = [KILLED] if part == "killed" else PARTS[part]
         for n, C in cases if options.rows is None else [(options.rows, C) for _, C in cases[:2]]:
             tol = 1e-3

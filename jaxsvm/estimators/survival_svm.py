@@ -41,8 +41,8 @@ class SurvivalSVM(PairwiseSVM):
         fit_: the `jaxsvm.Fit` of the run.
 
     Raises:
-        ValueError: from `fit`, for a parameter out of its range. For times that are 0 or not
-            finite. For data without an event before the time of another row.
+        ValueError: from `fit`, for a parameter out of its range, or times that are 0 or not finite;
+            for data without an event before the time of another row.
 
     Example:
         >>> x, y = [[3.0], [1.0], [0.0], [2.0]], [9.0, -4.0, 1.5, 4.0]  # the second is censored
