@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import caller_stacklevel, x64_enabled
-from ..models.tables import Column, Table, cells_of
+from ..models.tables import Column, Table, cells_of, is_boolean
 
 MOST_WORDS = 100  # of a column, that have an indicator each
 RARE = 1e-3  # share of the rows below which a word is rare
@@ -194,6 +194,7 @@ def rows_of_table(
         y = several_targets(cells, target)
     elif target is not None:
         y, known = targets_of(cells, target)
+        y = y.astype(bool) if is_boolean(frame, target) else y
         cells = {name: column[known] for name, column in cells.items()}
     table = fit_table(cells, target, scale) if like is None else like
     return table.encode(cells), y, table, known

@@ -68,8 +68,41 @@ def target_columns(
             f"y of several columns must hold labels 0 and 1, or -1 and +1, got {values}; "
             "task='regression' for real targets"
         )
-    k = y.shape[1]
+    return np.where(y > 0, 1.0, -1.0), weight, column_names(own, y.shape[1], names)
+
+
+def column_names(own: list, k: int, names: Any) -> tuple:
+    """The names of k columns; None: those that y has of its own, else 0 .. k-1."""
     names = tuple(own if own else range(k)) if names is None else tuple(names)
     if len(names) != k or len(set(names)) < k:
         raise ValueError(f"classes must name each of the {k} columns of y, got {shown(names)}")
-    return np.where(y > 0, 1.0, -1.0), weight, names
+    return names
+
+
+STRIP = 256  # columns of an array that are checked at once
+
+
+def label_matrix(y: Any, names: Any) -> tuple[Any, tuple]:
+    """Labels (n, k) as booleans, of a sparse matrix by its columns, and their names.
+
+    Raises:
+        ValueError: y is not (n, k), is missing somewhere, or holds other values than 0 and 1, or -1
+            and +1 of an array.
+    """
+    own, shape = list(getattr(y, "columns", ())), np.shape(y)
+    if len(shape) != 2 or not all(shape):
+        raise ValueError(f"y must be (n, k), with a column for each label, got shape {shape}")
+    names = column_names(own, shape[1], names)
+    if is_sparse(y):
+        y = y.tocsc()
+        if not np.isin(y.data, (0, 1)).all():
+            raise ValueError(f"a sparse y must hold 1 where a label holds, got {shown(y.data)}")
+        return y.astype(bool), names
+    y, holds = np.asarray(y), np.empty(shape, bool)
+    for i in range(0, shape[1], STRIP):
+        strip = y[:, i : i + STRIP]
+        labels, missing, _ = target_columns(strip, None, "multilabel", None)
+        if missing is not None:
+            raise ValueError("y is missing (nan) somewhere: multi_output takes missing labels")
+        holds[:, i : i + STRIP] = labels > 0
+    return holds, names

@@ -2,6 +2,8 @@
 
 from .fitting import fit as fit
 from .fitting import step as step
+from .label_blocks import LabelFit as LabelFit
+from .label_blocks import fit_labels as fit_labels
 from .learned_metric import metric_search as metric_search
 from .program_cache import cache_programs as cache_programs
 from .saving import SaveError as SaveError

@@ -253,7 +253,7 @@ def sweep(
             lower_part = run_part.lower if deal is None else deal.lower
             point = tuple(column[0] for column in grid.columns)
             lower = lambda width: lower_part(grid.values[:width], point, args, kwargs)
-            plans[types] = _plan(lower, width, memory, 1 if deal else processors())
+            plans[types] = widest_program(lower, width, memory, 1 if deal else processors())
         return plans[types]
 
     def run(*args, **kwargs):
@@ -402,7 +402,7 @@ def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
     return call
 
 
-def _plan(
+def widest_program(
     lower: Callable[[int], Any], width: int, memory: float | None, threads: int
 ) -> tuple[Any, int, int, int]:
     """The compiled program of the widest chunk that fits `memory`, its width, and its resources.

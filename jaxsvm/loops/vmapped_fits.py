@@ -45,7 +45,8 @@ def run_fitted(part: GridJob) -> None:
     for i, rows in enumerate(held):
         index[i, : len(rows)] = rows
     weights = np.stack([np.asarray(grid.without(fold).weight) for fold in part.folds])
-    args = jax.device_put((_laid_out(grid), weights, index)), grid.key, grid.tol
+    fields = fields_of(grid.maker(**grid.numbers(grid.cells[0])))
+    args = jax.device_put((laid_out(fields, grid.data), weights, index)), grid.key, grid.tol
     jobs = [cells for cells in _jobs(part, args) if not part.is_done(cells, part.folds)]
 
     def work(cells: list[tuple[int, ...]]) -> None:
@@ -73,12 +74,12 @@ def run_fitted(part: GridJob) -> None:
         run_jobs(work, jobs[1:], threads, part.limits)
 
 
-def _laid_out(grid: Grid) -> Batch:
-    """The data; sparse rows in the layout of the solver, which no program can make."""
-    fields = fields_of(grid.maker(**grid.numbers(grid.cells[0])))
-    if not isinstance(grid.data.x, SparseRows) or fields.prepare is not Hooks().prepare:
-        return grid.data
-    return fields.hooks.layout(grid.data)
+def laid_out(fields: Any, data: Batch) -> Batch:
+    """The data; sparse rows packed if the solver reads them so, which no program can do."""
+    if not isinstance(data.x, SparseRows) or fields.prepare is not Hooks().prepare:
+        return data
+    packed = fields.hooks.layout(data)
+    return packed if isinstance(packed.x, SparseRows) else data
 
 
 def _solvers_of(grid: Grid, cells: list[tuple[int, ...]]) -> tuple[Any, tuple]:
@@ -216,7 +217,7 @@ def _fit_cells(
             run = fit(
                 solver_of(own),
                 train,
-                steps=_steps(first, steps, train),
+                steps=steps_of(first, steps, train),
                 tol=tol,
                 state=before._replace(solver=start),
             )
@@ -232,7 +233,7 @@ def _fit_cells(
     return jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), found)
 
 
-def _steps(fields: Any, steps: int | None, data: Batch) -> int | None:
+def steps_of(fields: Any, steps: int | None, data: Batch) -> int | None:
     """The number of steps; None for a solver whose update runs until its tolerance is met.
 
     It is one where one is enough.
@@ -261,7 +262,7 @@ def _fit_folds(
 
     def one_fold(weight: Array, rows: Array) -> tuple[Array, Array]:
         train = data._replace(weight=weight)
-        run = fit(solver, train, key, steps=_steps(fields, steps, train), tol=tol)
+        run = fit(solver, train, key, steps=steps_of(fields, steps, train), tol=tol)
         return decision_values(run.model, take(data, rows)), _support(run)
 
     return jax.vmap(one_fold)(weights, index)

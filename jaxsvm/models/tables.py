@@ -292,6 +292,16 @@ def cells_of(frame: Any) -> dict[str, np.ndarray]:
     return out
 
 
+def is_boolean(frame: Any, name: str) -> bool:
+    """Whether a column of a table holds truth values, of which some may be missing."""
+    if isinstance(frame, dict):
+        return any(str(k) == name and np.asarray(a).dtype == bool for k, a in frame.items())
+    import narwhals
+
+    schema = narwhals.from_native(frame, eager_only=True).schema
+    return any(str(k) == name and kind == narwhals.Boolean for k, kind in schema.items())
+
+
 def _column(name: str, cells: np.ndarray) -> np.ndarray:
     """The cells (n,) as float64, or as strings and None."""
     if cells.ndim != 1:

@@ -548,3 +548,21 @@ def test_messages_name_what_is_meant(tmp_path):
             "a,price\n" + "".join(f"{i % 4},{i % 25}\n" for i in range(60))
         )
         load_csv(tmp_path / "price.csv", target="price")
+
+
+@pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame, pa.table])
+def test_truth_values_of_the_target_keep_their_names(make):
+    """As those of an array do."""
+    columns = {"a": np.array([-2.0, -1.0, 1.0, 2.0]), "paid": np.array([False, False, True, True])}
+    data = jaxsvm.dataset(make(columns), target="paid")
+    assert data.classes.names == (False, True)
+    result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, KEY)
+    assert result.predict(make({"a": columns["a"]})).tolist() == columns["paid"].tolist()
+
+
+def test_truth_values_may_be_missing():
+    frame = pd.DataFrame({"a": [-2.0, -1.0, 1.0, 2.0]})
+    frame["paid"] = pd.array([False, None, True, True], "boolean")
+    with pytest.warns(UserWarning, match="1 of 4 rows have no target"):
+        data = jaxsvm.dataset(frame, target="paid")
+    assert data.classes.names == (False, True)

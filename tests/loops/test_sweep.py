@@ -233,15 +233,15 @@ WIDE = jnp.linspace(
 
 
 def _fits(monkeypatch):
-    """(width, threads) of each program that `_plan` chose."""
-    chosen, plan = [], sweeps._plan
+    """(width, threads) of each program that `widest_program` chose."""
+    chosen, plan = [], sweeps.widest_program
 
     def spy(*args):
         program, width, threads, *rest = plan(*args)
         chosen.append((width, threads, program.memory_analysis()))
         return program, width, threads, *rest
 
-    monkeypatch.setattr(sweeps, "_plan", spy)
+    monkeypatch.setattr(sweeps, "widest_program", spy)
     return chosen
 
 
