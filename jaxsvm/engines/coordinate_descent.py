@@ -154,10 +154,10 @@ def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
 
     def visit(_, carry):
         # The coefficient of the row before is written first: XLA would copy an array that a body
-        # reads before it writes.
-        place, (row, value), coef, w, b, kept, number, violation, moved = carry
+        # reads before it writes. The row i is known from the visit before, so that reads of it
+        # do not wait for the list.
+        place, i, (row, value), coef, w, b, kept, number, violation, moved = carry
         coef = put_row(coef, row, value)
-        i = row_at(at.order, place).astype(jnp.uint32)
         old = row_at(coef, i)
         score = dot_row(i, w) + b
         gain = problem.gain(i, old, score)
@@ -170,6 +170,7 @@ def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
         place = jnp.where(place >= size, place - size, place)
         return (
             place,
+            row_at(at.order, place).astype(jnp.uint32),
             (i, new),
             coef,
             add_row(i, change, w, has_moved),
@@ -183,11 +184,11 @@ def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
     zero = jnp.zeros((), jnp.uint32)
     first = at.order[0].astype(jnp.uint32)
     carry = (
-        zero, (first, row_at(at.coef, first)), at.coef, at.w, at.b,
+        zero, first, (first, row_at(at.coef, first)), at.coef, at.w, at.b,
         jnp.zeros_like(at.order), jnp.zeros((), jnp.int32), jnp.full_like(at.violation, -jnp.inf),
         jnp.zeros((), bool),
     )  # fmt: skip
-    _, (row, value), coef, w, b, kept, number, violation, moved = lax.fori_loop(
+    _, _, (row, value), coef, w, b, kept, number, violation, moved = lax.fori_loop(
         0, at.size, visit, carry
     )
     new = at._replace(coef=put_row(coef, row, value), w=w, b=b, violation=violation)

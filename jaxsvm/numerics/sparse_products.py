@@ -226,7 +226,7 @@ def row_loops(x: Any) -> tuple[Callable, Callable]:
         one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])
         return walk_row(x, i, True, one, jnp.zeros(w.shape[1:], w.dtype), LANE_WIDTH)
 
-    return dot_row, lambda i, c, w, live: walk_row(x, i, live, _adding(c), w, LANE_WIDTH // 2)
+    return dot_row, lambda i, c, w, live: walk_row(x, i, live, _adding(c), w, LANE_WIDTH)
 
 
 def _outer(a: Array, c: Array) -> Array:
