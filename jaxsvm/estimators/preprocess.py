@@ -98,7 +98,7 @@ def to_train_dtype(x: Any, weight: np.ndarray | None = None) -> Any:
         x.eliminate_zeros()
     try:
         with np.errstate(over="raise"):
-            cast = x.astype(dtype)
+            cast = with_values(x, x.data.astype(dtype)) if is_sparse(x) else x.astype(dtype)
     except FloatingPointError:
         x = x.copy()
         values, indptr = (x.data, x.indptr) if is_sparse(x) else (x, None)
@@ -192,7 +192,12 @@ def pad_columns(x: Any) -> Any:
         padded = np.zeros((x.shape[0], d), x.dtype)
         padded[:, : x.shape[1]] = x
         return padded
-    return type(x)((x.data, x.indices, x.indptr), shape=(x.shape[0], d))
+    return with_values(x, x.data, d)
+
+
+def with_values(x: Any, values: np.ndarray, d: int | None = None) -> Any:
+    """A CSR matrix of the same lists with other values, and columns of zeros appended up to d."""
+    return type(x)((values, x.indices, x.indptr), shape=(x.shape[0], d or x.shape[1]))
 
 
 def batch(
