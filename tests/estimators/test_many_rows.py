@@ -6,7 +6,7 @@ import pytest
 import jaxsvm
 from jaxsvm.estimators import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 from jaxsvm.estimators.base import MergedRows
-from jaxsvm.loops.vmapped_fits import _steps
+from jaxsvm.loops.vmapped_fits import steps_of
 from jaxsvm.recipe import fields_of
 
 
@@ -25,6 +25,6 @@ def test_updates_of_folds(n, steps):
     """None: as many as `fit` makes."""
     data = jaxsvm.dataset(np.zeros((n, 1), np.float32), np.arange(n) % 2)
     exact = fields_of(jaxsvm.decomposition(1.0, jaxsvm.kernels.rbf(1.0)))
-    assert _steps(exact, None, data) == steps
-    assert _steps(exact, 7, data) == 7
-    assert _steps(fields_of(jaxsvm.pegasos(1.0)), None, data) is None
+    assert steps_of(exact, None, data) == steps
+    assert steps_of(exact, 7, data) == 7
+    assert steps_of(fields_of(jaxsvm.pegasos(1.0)), None, data) is None
