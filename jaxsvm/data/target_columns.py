@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import shown
+from ..checks import refuse_masked, shown
 from .from_scipy import is_sparse
 
 MOST_MISSING = "y holds no target at all in column {}: leave the column out"
@@ -36,7 +36,8 @@ def target_columns(
         raise ValueError(
             f"y has several columns, which is for task 'multilabel' or 'regression', got {task!r}"
         )
-    own = list(getattr(y, "columns", ()))
+    refuse_masked("y", y)
+    own = _names_in(y)
     y = np.asarray(y.toarray() if is_sparse(y) else y)
     if y.dtype.kind not in "biufO":
         raise ValueError(f"y of several columns must hold numbers or booleans, got {y.dtype}")
@@ -89,7 +90,8 @@ def label_matrix(y: Any, names: Any) -> tuple[Any, tuple]:
         ValueError: y is not (n, k), is missing somewhere, or holds other values than 0 and 1, or -1
             and +1 of an array.
     """
-    own, shape = list(getattr(y, "columns", ())), np.shape(y)
+    refuse_masked("y", y)
+    own, shape = _names_in(y), np.shape(y)
     if len(shape) != 2 or not all(shape):
         raise ValueError(f"y must be (n, k), with a column for each label, got shape {shape}")
     names = column_names(own, shape[1], names)
@@ -101,8 +103,12 @@ def label_matrix(y: Any, names: Any) -> tuple[Any, tuple]:
     y, holds = np.asarray(y), np.empty(shape, bool)
     for i in range(0, shape[1], STRIP):
         strip = y[:, i : i + STRIP]
-        labels, missing, _ = target_columns(strip, None, "multilabel", None)
-        if missing is not None:
+        if strip.dtype.kind == "f" and np.isnan(strip).any():
             raise ValueError("y is missing (nan) somewhere: multi_output takes missing labels")
-        holds[:, i : i + STRIP] = labels > 0
+        holds[:, i : i + STRIP] = target_columns(strip, None, "multilabel", None)[0] > 0
     return holds, names
+
+
+def _names_in(y: Any) -> list:
+    """The names of the columns of a data frame; none of other arrays."""
+    return list(getattr(y, "column_names", getattr(y, "columns", ())))  # of pyarrow, of others

@@ -230,7 +230,7 @@ def fit(
         key: a key of `jax.random.key`; may be left out with `state` only.
         steps: updates to make in this call, >= 0; None: `passes`, or ten passes over the rows. A
             solver with a tolerance of its own makes ten updates at most, from 100,000 rows on ten
-            for each 50,000.
+            for each 50,000, and at least one pass.
         passes: the same as a number of passes, > 0: so many times n / rows of a step, rounded up.
         every: length of a chunk in updates, >= 1; None: about one pass, or one update that iterates
             to a tolerance. After each chunk the curve gets a row, and `probe`, `tol`, `seconds` and
@@ -308,7 +308,8 @@ def fit(
     probe_arg = None if probe is None else as_argument(probe, dtype)
     if steps is None:
         goes_on = fields.hooks.tol is not None and tol is not None
-        steps = most_updates(n) if goes_on else 10 * -(-n // b)
+        # updates on a part of the rows read all of them once
+        steps = max(most_updates(n), -(-n // b)) if goes_on else 10 * -(-n // b)
     limit = tol if tol is None or isinstance(tol, jax.core.Tracer) else float(tol)
     limit = None if limit is None else cast(limit, dtype)
     traced = is_traced(solver_arg, sampler_arg, probe_arg, data, key, state, limit)

@@ -7,19 +7,20 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number
+from .. import checks
 from ..data.from_arrays import checked_batch
 from ..data.target_columns import label_matrix
 from ..flags import despite_flags
 from ..models import Labels, Mapped, MultiLabel
-from ..numerics import accum_dtype, is_traced
+from ..numerics import CentredRows, accum_dtype, is_traced
 from ..objectives import decision_values
 from ..recipe import check_positive, fields_of, unwrap_static
 from ..types import Array, Batch, Solver
 from ..wrappers import multi_output
-from .checks import check_kernels, check_key, check_solver
+from .checks import check_kernels, check_solver
 from .fitting import fit
 from .programs import as_argument
 from .select_checks import check_folds, folds_of
@@ -37,7 +38,7 @@ class LabelFit(NamedTuple):
 
     classifier: MultiLabel  # the machines less the thresholds, with the names of the labels
     threshold: np.ndarray  # (k,) 0 without folds
-    residual: float  # the largest of all labels
+    residual: float  # the largest of all runs; nan: one has values that are not finite
     tol: float  # that all runs were to meet; nan: none
     width: int  # labels of a block
 
@@ -48,7 +49,7 @@ class LabelFit(NamedTuple):
 
     @property
     def converged(self) -> bool:
-        """Whether the runs of all labels met the tolerance."""
+        """Whether all runs met the tolerance, those without a fold too."""
         return self.residual <= self.tol
 
     def predict(self, x: Any) -> Any:
@@ -74,16 +75,17 @@ def fit_labels(
 
         P_c(f) = lam/2 |f|^2 + sum_i w_i loss(f(x_i), y_ic) / sum_i w_i,    c = 0 .. k-1
 
-    The problems are those of `multi_output`. A block is as many labels as `memory` allows, up to
-    512, and all blocks are calls of one program. Of a block only the machines are kept. So y may be
-    a sparse matrix of many columns, of which a block at a time becomes dense. On a CPU several
-    blocks run at once.
+    The problems are those of `multi_output`. Blocks of labels are calls of one program, and of a
+    block only the machines are kept. So y may be a sparse matrix of many columns, of which a block
+    at a time becomes dense. On a CPU a block runs on each processor. It has an equal share of the
+    labels, at most 512, or as many as `memory` allows. The last digits of a machine depend on that.
 
     With `folds` each label has a threshold of its own, that of the largest F1 out of fold, as of
     `Selection.thresholded`. Each block then is fitted once more without each fold.
 
     Args:
-        solver: of labels -1 and +1, such as `dual_descent(1.0, loss=losses.squared_hinge)`.
+        solver: of labels -1 and +1, such as `dual_descent(1.0, loss=losses.squared_hinge)`, or of
+            real targets, which then are -1 and +1.
         x: (n, d) rows, an array or a sparse matrix of SciPy, as of `dataset`.
         y: (n, k) labels 0 and 1, or -1 and +1: an array or a data frame; or a sparse matrix of
             SciPy, 1 where a label holds.
@@ -91,8 +93,9 @@ def fit_labels(
         weight: (n,) weights of the rows, >= 0; None: all 1.
         classes: the k names of the labels; None: those of a data frame, else 0 .. k-1.
         folds: a number of folds, or the fold of each row, as of `select`; None: thresholds of 0.
-        memory: bytes, > 0, of the rows and of the blocks that run, as the compiler counts them;
-            None: 2 GiB. The machines of all labels come on top: of linear ones (d + 1) k numbers.
+        memory: bytes, > 0, of the rows and of the blocks that run at once, as the compiler counts
+            them; None: 2 GiB. The machines of all labels come on top: of linear ones (d + 1) k
+            numbers.
         tol: of the runs, as of `fit`; None: the solver's.
         progress: a bar on the standard error stream, if there is more than one block.
 
@@ -102,7 +105,9 @@ def fit_labels(
 
     Raises:
         ValueError: y that is not (n, k), with other values, or missing somewhere (nan); a single
-            label that exceeds `memory`; a solver of other targets; inside of transformations.
+            label that exceeds `memory`; rows or labels that the solver refuses; a solver of class
+            numbers; inside of transformations.
+        TypeError: key is not a key, solver not a solver.
 
     Example:
         >>> import jax, jaxsvm, numpy as np
@@ -115,12 +120,14 @@ def fit_labels(
     Reference: R. Babbar, B. Schoelkopf, DiSMEC: distributed sparse machines for extreme multi-label
         classification, WSDM 2017 (blocks of labels; its weights are cut off, these are not).
     """
-    check_key(key)
-    check_solver(solver)
-    if is_traced(x, y, weight, key):
+    if is_traced(solver, x, y, weight, key, tol):
         raise ValueError("fit_labels works outside of transformations: inside take multi_output")
+    checks.key("key", key)
+    check_solver(solver)
     memory = MEMORY if memory is None else memory
     check_positive(memory=memory)
+    if tol is not None:
+        check_positive(tol=tol)
     holds, names = label_matrix(y, classes)
     data = checked_batch(x, np.zeros(holds.shape[0]), weight, task="regression")
     check_kernels(solver, data)
@@ -130,24 +137,25 @@ def fit_labels(
     job, threads = _plan(solver, data, holds, fold, memory, key, tol)
     n_labels = holds.shape[1]
     starts = [min(i, n_labels - job.width) for i in range(0, n_labels, job.width)]
-    bar = Progress(len(starts), 0, "blocks", progress and len(starts) > 1)
+    bar, limits = Progress(len(starts), 0, "blocks", progress and len(starts) > 1), Limits(None)
 
     def work(start: int) -> _Block:
-        block = job.run(start)
+        block = job.run(start, limits)
         bar.add(1)
         return block
 
     try:
-        blocks = run_jobs(work, starts, threads, Limits(None))
+        blocks = run_jobs(work, starts, threads, limits)
     finally:
         bar.close()
     fresh = [i * job.width - start for i, start in enumerate(starts)]  # the last overlaps
     join = lambda *parts: np.concatenate([a[i:] for i, a in zip(fresh, parts, strict=True)])
     leaves = [join(*a) for a in zip(*(block.leaves for block in blocks), strict=True)]
     threshold = join(*(block.threshold for block in blocks))
-    model = shifted(_with_stacked(blocks[0].model, leaves), -threshold)
+    model = _with_stacked(blocks[0].model, leaves)
+    model = model if fold is None else shifted(model, -threshold)
     own = fields_of(solver).hooks.tol if tol is None else tol
-    residual = max(block.residual for block in blocks)
+    residual = float(np.max([block.residual for block in blocks]))  # nan, if one is
     named = Labels(names).classifier(model)
     return LabelFit(named, threshold, residual, np.nan if own is None else float(own), job.width)
 
@@ -169,30 +177,40 @@ class _Job(NamedTuple):
     machine: Any
     data: Batch
     holds: Any  # (n, k) booleans
+    rows: Batch  # as they came
+    validate: Any  # the solver's check of rows and labels
     fold: np.ndarray | None
     key: Array
     tol: Any
 
-    def run(self, start: int) -> _Block:
+    def run(self, start: int, limits: Limits) -> _Block:
         """The machines and thresholds of the labels from `start` on."""
         columns = self.holds[:, start : start + self.width]
         holds = np.asarray(columns if isinstance(columns, np.ndarray) else columns.toarray())
         weight, dtype = np.asarray(self.data.weight), self.data.y.dtype
-        data = self.data._replace(y=jax.device_put(np.where(holds, 1, -1).astype(dtype)))
+        signs = np.where(holds, dtype.type(1), dtype.type(-1))
+        data = self.data._replace(y=jax.device_put(signs))
+        if self.validate is not None:
+            self.validate(self.rows._replace(y=data.y))
         model, residual, values = self._fit(data)
-        threshold = np.zeros(self.width)
+        threshold, residuals = np.zeros(self.width), [residual]
         if self.fold is not None:
             out_of_fold = np.zeros(holds.shape, dtype)
             for k in range(int(self.fold.max()) + 1):
+                if limits.stopped:  # by Ctrl-C, or an error elsewhere
+                    break
                 held = self.fold == k
                 without = np.where(held, 0, weight).astype(weight.dtype)
-                values = self._fit(data._replace(weight=jax.device_put(without)))[2]
+                part = data._replace(weight=jax.device_put(without))
+                _, residual, values = self._fit(part)
                 out_of_fold[held] = values[held]
+                residuals.append(residual)
             used = self.fold >= 0
-            arrays = out_of_fold[used].T, holds[used].T, np.tile(weight[used], (self.width, 1))
-            threshold = np.array(list(map(best_threshold, *arrays)))
+            weights = np.broadcast_to(weight[used], (self.width, used.sum()))
+            columns = out_of_fold[used].T, holds[used].T, weights
+            threshold = np.array(list(map(best_threshold, *columns)))
         stacked = _stacked(model)
-        return _Block(model if start == 0 else None, stacked, threshold, float(residual))
+        return _Block(model if start == 0 else None, stacked, threshold, float(np.max(residuals)))
 
     def _fit(self, data: Batch) -> tuple[Any, Any, Any]:
         """The model, the largest residual and the decision values at all rows."""
@@ -205,7 +223,9 @@ def _plan(
 ) -> tuple[_Job, int]:
     """The program of as many labels as `memory` allows, and how many threads may run it."""
     fields, dtype = fields_of(solver), accum_dtype(data.x)
-    data = with_features(fields, laid_out(fields, data))
+    rows, data = data, laid_out(fields, data)
+    # models do not hold centred rows
+    data = with_features(fields, rows if isinstance(data.x, CentredRows) else data)
     machine = lambda width: as_argument(multi_output(solver, outputs=width), dtype)
 
     def lower(width: int) -> Any:
@@ -215,9 +235,11 @@ def _plan(
     most, labels = processors(), holds.shape[1]
     rounds = -(-labels // (WIDTH * most))  # in which each processor has a block
     width = -(-labels // (rounds * most))
-    memory = as_number("memory", memory)
-    program, width, threads, _ = widest_program(lower, width, memory, most)
-    return _Job(program, width, machine(width), data, holds, fold, key, tol), threads
+    memory = checks.as_number("memory", memory)
+    of_block = lambda width: 2 * len(data.y) * width * data.y.dtype.itemsize  # signs and values
+    program, width, threads, _ = widest_program(lower, width, memory, most, of_block)
+    check = fields_of(multi_output(solver, outputs=width)).hooks.validate
+    return _Job(program, width, machine(width), data, holds, rows, check, fold, key, tol), threads
 
 
 @functools.partial(jax.jit, static_argnames="with_values")
@@ -227,7 +249,9 @@ def _fit_block(solver: Any, data: Batch, key: Array, tol: Any, with_values: bool
     run = fit(solver, data, key, steps=steps_of(fields_of(solver), None, data), tol=tol)
     plain = data._replace(x=getattr(data.x, "plain", data.x))
     values = decision_values(run.model, plain) if with_values else None
-    return run.model, run.info.residual[-1], values
+    residual = run.info.residual[-1]
+    finite = jnp.ones((), bool) if run.values_finite is None else run.values_finite
+    return run.model, jnp.where(finite, residual, jnp.nan), values
 
 
 def _outputs(model: Any) -> Any:

@@ -188,10 +188,12 @@ def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> 
 
 def check_folds(fold: np.ndarray, data: Batch, targets: Any) -> None:
     """Raise for a fold without rows, or without which a class is missing."""
-    y, live = np.asarray(data.y), np.asarray(data.weight) > 0
+    y, live = np.asarray(data.y), np.asarray(row_weights(data).weight) > 0
     for i, count in enumerate(np.bincount(fold[fold >= 0])):
         if not count:
             raise ValueError(f"fold {i} holds no row: number the folds 0, 1, ... without gaps")
+        if not (live & (fold != i)).any():
+            raise ValueError(f"without fold {i} there is no row to train on: take more folds")
     if targets != "labels" and not isinstance(targets, int):
         return
     classes = np.unique(y[live])

@@ -403,11 +403,16 @@ def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
 
 
 def widest_program(
-    lower: Callable[[int], Any], width: int, memory: float | None, threads: int
+    lower: Callable[[int], Any],
+    width: int,
+    memory: float | None,
+    threads: int,
+    own: Callable[[int], int] = lambda width: 0,
 ) -> tuple[Any, int, int, int]:
     """The compiled program of the widest chunk that fits `memory`, its width, and its resources.
 
-    The resources are the number of threads, at most `threads`, and the bytes of all.
+    The resources are the number of threads, at most `threads`, and the bytes of all. Each thread
+    has `own(width)` bytes of arguments to itself.
     """
     while True:
         lowered = lower(width)
@@ -416,7 +421,7 @@ def widest_program(
         analysis = program.memory_analysis()
         fixed, per_thread = (
             analysis.argument_size_in_bytes,
-            analysis.temp_size_in_bytes + analysis.output_size_in_bytes,
+            analysis.temp_size_in_bytes + analysis.output_size_in_bytes + own(width),
         )
         if memory is None or fixed + per_thread <= memory:
             if memory is not None:

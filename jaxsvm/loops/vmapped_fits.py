@@ -75,11 +75,10 @@ def run_fitted(part: GridJob) -> None:
 
 
 def laid_out(fields: Any, data: Batch) -> Batch:
-    """The data; sparse rows packed if the solver reads them so, which no program can do."""
+    """The data; sparse rows in the layout of the solver, which no program can make."""
     if not isinstance(data.x, SparseRows) or fields.prepare is not Hooks().prepare:
         return data
-    packed = fields.hooks.layout(data)
-    return packed if isinstance(packed.x, SparseRows) else data
+    return fields.hooks.layout(data)
 
 
 def _solvers_of(grid: Grid, cells: list[tuple[int, ...]]) -> tuple[Any, tuple]:
@@ -234,11 +233,11 @@ def _fit_cells(
 
 
 def steps_of(fields: Any, steps: int | None, data: Batch) -> int | None:
-    """The number of steps; None for a solver whose update runs until its tolerance is met.
+    """The number of steps; None for a solver whose updates run until its tolerance is met.
 
     It is one where one is enough.
     """
-    is_one = fields.hooks.tol is not None and data.y.shape[0] < MANY_ROWS
+    is_one = fields.hooks.tol is not None and fields.needs_all_rows and data.y.shape[0] < MANY_ROWS
     return 1 if is_one and steps is None else steps
 
 

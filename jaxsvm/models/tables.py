@@ -295,11 +295,15 @@ def cells_of(frame: Any) -> dict[str, np.ndarray]:
 def is_boolean(frame: Any, name: str) -> bool:
     """Whether a column of a table holds truth values, of which some may be missing."""
     if isinstance(frame, dict):
-        return any(str(k) == name and np.asarray(a).dtype == bool for k, a in frame.items())
-    import narwhals
+        cells = next(np.asarray(a).tolist() for k, a in frame.items() if str(k) == name)
+    else:
+        import narwhals
 
-    schema = narwhals.from_native(frame, eager_only=True).schema
-    return any(str(k) == name and kind == narwhals.Boolean for k, kind in schema.items())
+        table: Any = narwhals.from_native(frame, eager_only=True)
+        column = next(k for k in table.columns if str(k) == name)
+        cells = table.get_column(column).to_list()
+    live = [cell for cell in cells if not _is_absent(cell)]
+    return bool(live) and all(isinstance(cell, bool) for cell in live)
 
 
 def _column(name: str, cells: np.ndarray) -> np.ndarray:

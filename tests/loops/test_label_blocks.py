@@ -10,9 +10,18 @@ from sklearn.metrics import f1_score
 
 import jaxsvm
 from jaxsvm import kernels, losses
+from jaxsvm.loops import label_blocks
+from jaxsvm.loops.vmapped_fits import laid_out
+from jaxsvm.recipe import fields_of
 
 KEY = jax.random.key(0)
 K = 7
+
+
+@pytest.fixture(autouse=True)
+def two_processors(monkeypatch):
+    """So that seven labels are two blocks of four, of which the last overlaps."""
+    monkeypatch.setattr(label_blocks, "processors", lambda: 2)
 
 
 def rows_and_labels(n=120, d=6, k=K, seed=0):
@@ -55,7 +64,7 @@ def test_the_machines_are_those_of_all_labels_at_once(name, sparse):
     np.testing.assert_allclose(found.model(data.x), whole.model(data.x), atol=2e-3)
     assert found.converged == (name != "pegasos")
     assert not found.threshold.any()
-    assert found.width < K  # so that there were several blocks, the last of which overlaps
+    assert found.width == 4
 
 
 def test_a_sparse_matrix_of_labels_is_that_of_their_numbers():
@@ -108,6 +117,74 @@ def test_memory_bounds_the_block_and_not_the_answer():
         fitted(solver, x, y, memory=1e3)
 
 
+def test_other_bytes_of_a_block_count_for_each_thread():
+    x, y = rows_and_labels(n=2000, d=2, k=64)
+    solver = jaxsvm.pegasos(0.1)
+    job, threads = label_blocks._plan(solver, jaxsvm.dataset(x, y[:, 0]), y, None, 6e5, KEY, None)
+    assert threads * job.width * len(x) * 8 <= 6e5
+
+
+def test_rows_that_are_read_in_parts_are_all_read():
+    """One update of `least_squares` reads 4,096 rows."""
+    x, y = rows_and_labels(n=9000, d=3, k=4)
+    x[4096:] += 1.0
+    found, data = fitted(jaxsvm.least_squares(0.1), x, y), jaxsvm.dataset(x, y)
+    signs = np.where(y, 1.0, -1.0)
+    centred = x - x.mean(0)
+    gram = centred.T @ centred / len(x) + 0.1 * np.eye(3)
+    w = np.linalg.solve(gram, centred.T @ signs / len(x))
+    np.testing.assert_allclose(found.model(data.x), centred @ w + signs.mean(0), atol=1e-4)
+    assert found.converged
+
+
+def test_the_solver_checks_rows_and_labels():
+    x, y = rows_and_labels()
+    skew = np.arange(120.0 * 120).reshape(120, 120).astype(np.float32)
+    with pytest.raises(ValueError, match="symmetric"):
+        fitted(jaxsvm.kernel_svm(1.0, kernels.precomputed()), skew, y)
+    y[:, 5], y[3, 5] = False, True
+    with pytest.raises(ValueError, match="nu"):
+        fitted(jaxsvm.nu_svc(0.5, kernels.rbf(gamma=0.2)), x, y)
+
+
+def test_values_that_are_not_finite_are_not_converged(monkeypatch):
+    """Also of the second block, whose residual is nan."""
+    x, y = rows_and_labels()
+    run = label_blocks._Job.run
+    diverged = lambda job, start, limits: run(job, start, limits)._replace(
+        residual=np.nan if start else 0.0
+    )
+    monkeypatch.setattr(label_blocks._Job, "run", diverged)
+    found = fitted(SOLVERS["dual_descent"](), x, y)
+    assert np.isnan(found.residual) and not found.converged
+
+
+def test_a_diverged_run_has_no_residual():
+    x, y = rows_and_labels()
+    found = fitted(jaxsvm.pegasos(1e-37, project=False), x * 100, y)
+    assert np.isnan(found.residual)
+
+
+def test_columns_of_sparse_rows_are_not_made_dense():
+    """`proximal_newton` reads the columns of many, which no program can make."""
+    random = scipy.sparse.random(60, 400, 0.05, "csr", rng=0)
+    data = jaxsvm.dataset(random, np.arange(60) % 2)
+    solver = jaxsvm.proximal_newton(0.1)
+    assert type(laid_out(fields_of(solver), data).x).__name__ == "Columns"
+    y = rows_and_labels(n=60, d=400)[1]
+    job, _ = label_blocks._plan(solver, data, y, None, 1e9, KEY, None)
+    assert type(job.data.x).__name__ == "Columns"
+    assert fitted(solver, random, y).converged
+
+
+def test_names_of_frames():
+    x, y = rows_and_labels(k=2)
+    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    for make in (polars.DataFrame, pyarrow.table):
+        frame = make({"a": y[:, 0] * 1, "b": y[:, 1] * 1})
+        assert fitted(SOLVERS["dual_descent"](), x, frame).classifier.labels == ("a", "b")
+
+
 def test_a_label_that_never_holds_is_never_predicted():
     x, y = rows_and_labels()
     y[:, 2] = False
@@ -137,6 +214,7 @@ def test_the_tolerance_is_met_or_not():
     whole = fitted(one_pass, x, y, tol=1e-3)
     assert parts[0] > 1.1 * parts[1] and not whole.converged
     assert whole.residual == pytest.approx(parts[0], rel=1e-3)
+    assert fitted(one_pass, x, y, folds=5).residual > 1.01 * whole.residual
 
 
 def with_nan(y):
@@ -158,12 +236,20 @@ def with_nan(y):
             "a sparse y must hold 1 where a label holds",
         ),
         (lambda a: a | {"y": with_nan(a["y"])}, ValueError, "multi_output takes missing labels"),
-        (lambda a: a | {"x": a["x"][1:]}, ValueError, "119"),
+        (lambda a: a | {"x": a["x"][1:]}, ValueError, "each of the 119 rows"),
         (lambda a: a | {"classes": ["a"]}, ValueError, f"each of the {K} columns"),
         (lambda a: a | {"memory": -1.0}, ValueError, "memory must be"),
         (lambda a: a | {"folds": 1}, ValueError, "folds must be"),
+        (lambda a: a | {"tol": np.inf}, ValueError, "tol must be"),
+        (lambda a: a | {"y": np.ma.array(a["y"], mask=a["y"] > 0)}, ValueError, "masked"),
+        (
+            lambda a: a | {"folds": np.arange(120) // 60, "weight": np.arange(120) < 60},
+            ValueError,
+            "without fold 0 there is no row to train on",
+        ),
+        (lambda a: a | {"solver": jaxsvm.one_vs_rest(a["solver"], classes=3)}, ValueError, "other"),
         (lambda a: a | {"solver": "svm"}, TypeError, "solver"),
-        (lambda a: a | {"key": None}, ValueError, "key"),
+        (lambda a: a | {"key": None}, TypeError, "key must be one key"),
     ],
 )
 def test_bad_input_gets_a_sentence(change, error, message):
@@ -175,5 +261,7 @@ def test_bad_input_gets_a_sentence(change, error, message):
 
 def test_it_says_that_transformations_take_multi_output():
     x, y = rows_and_labels()
+    with pytest.raises(ValueError, match="inside take multi_output"):
+        jax.vmap(lambda C: fitted(jaxsvm.dual_descent(C), x, y).residual)(jnp.ones(2))
     with pytest.raises(ValueError, match="inside take multi_output"):
         jax.jit(lambda x: fitted(jaxsvm.dual_descent(1.0), x, y).model(x))(jnp.asarray(x))

@@ -421,3 +421,13 @@ def test_what_is_refused():
         jaxsvm.ridge_path(dataset(y=NUMBERS, task="multiclass"), classes=2)
     with pytest.raises(ValueError, match="a row of positive weight, got weights of 0 only"):
         jaxsvm.ridge_path(data._replace(weight=0 * data.weight))
+
+
+@pytest.mark.parametrize("n", [45_000, 130_000])
+def test_all_rows_are_read_whatever_their_number(n):
+    """An update reads 4,096 rows; ten of them, or 20, are not enough."""
+    x = np.linspace(-1, 1, n, dtype=np.float32)[:, None]
+    data = jaxsvm.dataset(x, np.abs(x[:, 0]), task="regression")
+    result = jaxsvm.fit(jaxsvm.least_squares(1e-3), data, KEY)
+    assert result.converged
+    np.testing.assert_allclose(result.model(data.x[:1]), [0.5], atol=1e-3)
