@@ -101,19 +101,13 @@ def descend(
         looks = is_whole & ((violation <= at.look) | ~moved | (visits >= at.latest))
         looks |= visits >= most
         begins_anew = looks | (violation <= goal) | (number == 0) | (visits >= at.renewal)
-        # updates leave rounding errors in w, which is summed up anew
-        w, b, loss, residual = lax.switch(
-            jnp.where(looks, 2, begins_anew.astype(jnp.int32)),
-            (
-                lambda coef: (new.w, new.b, at.loss, at.residual),
-                lambda coef: (*problem.weights(coef), at.loss, at.residual),
-                problem.gap,
-            ),
-            new.coef,
+        # a look sums w up anew, in which updates leave rounding errors
+        w, b, loss, residual = lax.cond(
+            looks, problem.gap, lambda coef: (new.w, new.b, at.loss, at.residual), new.coef
         )
         spent = visits + jnp.where(looks, 2.0, 0.0)
         share = jnp.clip(tol / residual, 0.02, 0.5)
-        has_gained, is_late = residual <= 0.9 * at.best, looks & (visits >= at.latest)
+        has_gained, is_late = looks & (residual <= 0.9 * at.best), looks & (visits >= at.latest)
         no_gain = is_late & ~has_gained & (goal < SHARE * rounding * at.scale)
         return Search(
             coef=new.coef,
@@ -136,9 +130,10 @@ def descend(
         )
 
     after = lambda visits: jnp.full((), visits, dtype)
-    w, b, loss, residual = problem.gap(coef)
+    w, b = problem.weights(coef)
+    loss = jax.tree.map(lambda a: jnp.full(a.shape, jnp.inf, a.dtype), jax.eval_shape(problem.gap, coef)[2])
     begin = Search(
-        coef, w, b, everything, all_rows, infinite, after(0.0), infinite, loss, residual, residual,
+        coef, w, b, everything, all_rows, infinite, after(0.0), infinite, loss, infinite, infinite,
         zero, after(0.0), FIRST_LOOK * jnp.sqrt(tol), after(LATEST_LOOK), after(RENEWAL),
         jnp.zeros((), bool),
     )  # fmt: skip

@@ -125,33 +125,35 @@ class DualProblem(NamedTuple):
     y: Array  # (n,)
     C: Array  # (n,) C times the weight of the row
     bounds: Quadratic
-    curvature: Array  # (n,) |x_i|^2 + l2_i, and 1 of the constant
+    curvature: Array  # (n,) |x_i|^2 + l2_i, and 1 of the constant; above 0
     loss: Loss
     constant: bool
     start: Start | None = None  # None: there are no other rows
 
     def gain(self, i: Array, coef: Array, score: Array) -> Array:
         """The larger of the derivatives of the dual as coef_i grows, and as it falls."""
-        at = lambda a: 0 if a is None else row_at(a, i)
-        grad, l1 = row_at(self.y, i) - score - at(self.bounds.l2) * coef, at(self.bounds.l1)
-        up = jnp.where(
-            coef < row_at(self.bounds.high, i), grad - jnp.where(coef >= 0, l1, -l1), -jnp.inf
-        )
-        down = jnp.where(
-            coef > row_at(self.bounds.low, i), jnp.where(coef > 0, l1, -l1) - grad, -jnp.inf
-        )
+        up = down = self._slope(i, coef, score)
+        if self.bounds.l1 is not None:
+            l1 = row_at(self.bounds.l1, i)
+            up = up - jnp.where(coef >= 0, l1, -l1)
+            down = down - jnp.where(coef > 0, l1, -l1)
+        up = jnp.where(coef < row_at(self.bounds.high, i), up, -jnp.inf)
+        down = jnp.where(coef > row_at(self.bounds.low, i), -down, -jnp.inf)
         return jnp.maximum(up, down)
 
     def maximiser(self, i: Array, coef: Array, score: Array) -> Array:
         """The coef_i of the largest dual, the others fixed."""
-        at = lambda a: 0 if a is None else row_at(a, i)
-        q = jnp.maximum(row_at(self.curvature, i), jnp.finfo(coef.dtype).tiny * 16)
-        # q times the maximiser: of a row of zeros q is tiny, and its inverse would overflow
-        free = q * coef + (row_at(self.y, i) - score - at(self.bounds.l2) * coef)
+        q = row_at(self.curvature, i)
+        free = q * coef + self._slope(i, coef, score)  # q times the maximiser, which would overflow
         if self.bounds.l1 is not None:
-            free = jnp.sign(free) * jnp.maximum(jnp.abs(free) - at(self.bounds.l1), 0)
+            free = jnp.sign(free) * jnp.maximum(jnp.abs(free) - row_at(self.bounds.l1, i), 0)
         free = free / q
         return jnp.clip(free, row_at(self.bounds.low, i), row_at(self.bounds.high, i))
+
+    def _slope(self, i: Array, coef: Array, score: Array) -> Array:
+        """The derivative of the dual in coef_i, without the l1 term."""
+        slope = row_at(self.y, i) - score
+        return slope if self.bounds.l2 is None else slope - row_at(self.bounds.l2, i) * coef
 
     def weights(self, coef: Array) -> tuple[Array, Array]:
         """The weights w, b of the coefficients."""
@@ -224,6 +226,8 @@ def problem_of(
     curvature = sqnorms(x) + (1.0 if constant else 0.0)
     if bounds.l2 is not None:
         curvature = curvature.reshape(-1, *[1] * (y.ndim - 1)) + bounds.l2
+    # of a row of zeros it is tiny
+    curvature = jnp.maximum(curvature, jnp.finfo(curvature.dtype).tiny * 16)
     kind = DualProblem if y.ndim == 1 else DualProblems
     return kind(x, y, C, bounds, curvature, loss, constant, start)
 
