@@ -11,9 +11,11 @@ from jax import lax
 from ..numerics import count, row_loops
 from ..types import Array
 
-SHARE = 0.03  # of the largest violation of all rows, down to which listed rows are solved
-RENEWAL = 10.0  # visits of each row after which all are listed again in any case
-FIRST_LOOK, LATEST_LOOK = 3.0, 16.0  # violation over sqrt(tol), and visits, at the first look
+FIRST, LEAST = 2.0, 1e-3  # first goal over sqrt(tol) times the largest gain, and over that gain
+SHARES = 0.02, 0.5  # of a goal in that before
+RENEWAL = 20.0  # visits of each row after which all are listed again in any case
+PATIENCE = 3  # looks without a gain after which a run near rounding ends
+LATEST = 120.0  # visits of each row after which the gap is computed in any case
 SHORTEST = 1 / 64  # visits of each row that a pass counts at least: float32 adds them up exactly
 # more than any number of rows, so that a stride modulo the size of a list has no common divisor
 # with it: 32 primes between 2^30 and 2^31
@@ -37,8 +39,11 @@ class Problem(Protocol):
     def constant(self) -> bool:
         """Whether there is a constant feature 1, whose weight is b."""
 
-    def gain(self, i: Array, coef: Array, score: Array) -> Array:
-        """The rate at which the dual grows as row i moves; below 0 where it may not, ()."""
+    def gains(self, i: Array, coef: Array, score: Array) -> tuple[Array, Array]:
+        """The rates at which the dual grows as |coef| grows, and as it falls; -inf at a bound.
+
+        They are () or (k,).
+        """
 
     def maximiser(self, i: Array, coef: Array, score: Array) -> Array:
         """The coefficients of row i of the largest dual, the others fixed."""
@@ -58,17 +63,18 @@ class Search(NamedTuple):
     b: Array  # (), or (k,)
     order: Array  # (n + 1,) int32, the listed rows come first
     size: Array  # () int32, how many they are
-    violation: Array  # () largest violation of the last pass; inf: no row leaves
-    scale: Array  # () largest violation of all passes
-    goal: Array  # () violation at which listed rows are solved, a share of that of all rows
+    grows: Array  # () largest gain of the last pass by growth; inf: no row leaves
+    falls: Array  # () the same by a fall
+    scale: Array  # () largest gain of the first pass
+    goal: Array  # () gain at which the rows of a list are solved
     loss: Any  # () sum of losses at the last look, or what `gap` of the problem gives instead
-    residual: Array  # () at the last look
+    residual: Array  # () at the last look; inf before
     best: Array  # () residual at the last look that made it fall by a tenth
+    idle: Array  # () int32, looks since then
     passes: Array  # () int32
     visits: Array  # () of each row: of listed ones, and two for a look at the gap
-    look: Array  # () violation of all rows at which the gap is computed
-    latest: Array  # () visits after which it is, in any case: twice those at that fall
-    renewal: Array  # () visits after which all rows are listed again
+    renewal: Array  # () visits after which all rows are listed again, and w is summed up anew
+    latest: Array  # () visits after which the gap is computed in any case
     is_stuck: Array  # () bool, rounding leaves nothing to gain
 
 
@@ -77,9 +83,9 @@ def descend(
 ) -> Search:
     """Passes until the gap is at most `tol`.
 
-    Rows that are not `live` (n,) are not visited: they have no coefficient and no loss. The gap is
-    about proportional to the largest violation. So the next look is where the violation would be
-    small enough.
+    Rows that are not `live` (n,) are not visited: they have no coefficient and no loss. The listed
+    rows are visited until their gains are at most `goal`, then all rows. Where these meet it too,
+    the gap is computed, and the goal is lowered if that is not enough.
     """
     n, dtype = coef.shape[0], coef.dtype
     everything, zero = jnp.arange(n + 1, dtype=jnp.int32), jnp.zeros((), jnp.int32)
@@ -88,53 +94,69 @@ def descend(
         everything = jnp.argsort(jnp.append(~live, True), stable=True).astype(jnp.int32)
         all_rows = count(live)
     one_visit = jnp.maximum(all_rows, 1).astype(dtype)  # of each row
-    most, rounding = rounds.astype(dtype), float(jnp.finfo(dtype).eps) ** 0.5
+    starts_at_0, rounding = ~jnp.any(coef != 0), float(jnp.finfo(dtype).eps) ** 0.5
+    most = rounds.astype(dtype) + jnp.where(starts_at_0, 0.0, 2.0)
 
     def should_continue(at):
         return (at.residual > tol) & (at.visits < most) & ~at.is_stuck
 
     def step(at):
         new, kept, number, moved = _pass(problem, at)
-        is_whole, violation = at.size == all_rows, new.violation
-        goal = jnp.where(is_whole, SHARE * violation, at.goal)
-        visits = at.visits + jnp.maximum(at.size.astype(dtype) / one_visit, SHORTEST)
-        looks = is_whole & ((violation <= at.look) | ~moved | (visits >= at.latest))
-        looks |= visits >= most
-        begins_anew = looks | (violation <= goal) | (number == 0) | (visits >= at.renewal)
-        # a look sums w up anew, in which updates leave rounding errors
-        w, b, loss, residual = lax.cond(
-            looks, problem.gap, lambda coef: (new.w, new.b, at.loss, at.residual), new.coef
+        is_first, is_whole = jnp.isinf(at.goal) & (at.size > 0), at.size == all_rows
+        violation = jnp.maximum(jnp.maximum(new.grows, new.falls), 0)
+        scale = jnp.where(is_first, violation, at.scale)
+        share = lambda residual: jnp.clip(tol / residual, *SHARES)
+        known = jnp.isfinite(at.residual)
+        first = jnp.where(known, share(at.residual), jnp.maximum(FIRST * jnp.sqrt(tol), LEAST))
+        goal = jnp.where(is_first, first * violation, at.goal)
+        visits = at.visits + jnp.where(
+            at.size > 0, jnp.maximum(at.size.astype(dtype) / one_visit, SHORTEST), 0
+        )
+        is_met, is_late = violation <= goal, visits >= at.latest
+        looks = is_whole & (is_met | ~moved | is_late) | (visits >= most) | (at.size == 0)
+        begins_anew = looks | is_met | is_late | (number == 0) | (visits >= at.renewal)
+        # updates leave rounding errors in w, which is summed up anew
+        w, b, loss, residual = lax.switch(
+            jnp.where(looks, 2, begins_anew.astype(jnp.int32)),
+            (
+                lambda coef: (new.w, new.b, at.loss, at.residual),
+                lambda coef: (*problem.weights(coef), at.loss, at.residual),
+                problem.gap,
+            ),
+            new.coef,
         )
         spent = visits + jnp.where(looks, 2.0, 0.0)
-        share = jnp.clip(tol / residual, 0.02, 0.5)
-        has_gained, is_late = looks & (residual <= 0.9 * at.best), looks & (visits >= at.latest)
-        no_gain = is_late & ~has_gained & (goal < SHARE * rounding * at.scale)
+        has_gained = residual <= 0.9 * at.best
+        idle = jnp.where(looks, jnp.where(has_gained, 0, at.idle + 1), at.idle)
+        threshold = lambda gain: jnp.where(begins_anew | ~(gain > 0), infinite, gain)
         return Search(
             coef=new.coef,
             w=w,
             b=b,
             order=jnp.where(begins_anew, everything, kept),
             size=jnp.where(begins_anew, all_rows, number),
-            violation=jnp.where(begins_anew | ~(violation > 0), infinite, violation),
-            scale=jnp.maximum(at.scale, violation),
-            goal=goal,
+            grows=threshold(new.grows),
+            falls=threshold(new.falls),
+            scale=scale,
+            goal=jnp.where(looks & is_met, share(residual) * goal, goal),
             loss=loss,
             residual=residual,
-            best=jnp.where(has_gained, residual, at.best),
-            passes=at.passes + 1,
+            best=jnp.where(looks & has_gained, residual, at.best),
+            idle=idle,
+            passes=at.passes + (at.size > 0).astype(jnp.int32),
             visits=spent,
-            look=jnp.where(looks, share * goal / SHARE, at.look),
-            latest=jnp.where(has_gained | is_late, 2 * spent, at.latest),
             renewal=jnp.where(begins_anew, spent + RENEWAL, at.renewal),
-            is_stuck=is_whole & ~moved | no_gain,
+            latest=jnp.where(looks, jnp.maximum(2 * spent, LATEST), at.latest),
+            is_stuck=is_whole & ~moved | (idle >= PATIENCE) & (goal < rounding * scale),
         )
 
     after = lambda visits: jnp.full((), visits, dtype)
-    w, b = problem.weights(coef)
-    loss = jax.tree.map(lambda a: jnp.full(a.shape, jnp.inf, a.dtype), jax.eval_shape(problem.gap, coef)[2])
+    unknown = lambda a: jnp.full(a.shape, jnp.inf, a.dtype)
+    loss = jax.tree.map(unknown, jax.eval_shape(problem.gap, coef)[2])
+    size = jnp.where(starts_at_0, all_rows, 0)  # 0: a look comes first
     begin = Search(
-        coef, w, b, everything, all_rows, infinite, after(0.0), infinite, loss, infinite, infinite,
-        zero, after(0.0), FIRST_LOOK * jnp.sqrt(tol), after(LATEST_LOOK), after(RENEWAL),
+        coef, *problem.weights(coef), everything, size, infinite, infinite, infinite, infinite,
+        loss, infinite, infinite, zero, zero, after(0.0), after(RENEWAL), after(LATEST),
         jnp.zeros((), bool),
     )  # fmt: skip
     return lax.while_loop(should_continue, step, begin)
@@ -151,14 +173,16 @@ def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
         # The coefficient of the row before is written first: XLA would copy an array that a body
         # reads before it writes. The row i is known from the visit before, so that reads of it
         # do not wait for the list.
-        place, i, (row, value), coef, w, b, kept, number, violation, moved = carry
+        place, i, (row, value), coef, w, b, kept, number, most, moved = carry
         coef = put_row(coef, row, value)
         old = row_at(coef, i)
         score = dot_row(i, w) + b
-        gain = problem.gain(i, old, score)
-        stays = gain >= -at.violation
-        moves = (gain > 0) & stays
+        grows, falls = problem.gains(i, old, score)
+        # a row leaves that would lose more by a move than any other gains by the reverse
+        stays = (grows >= -at.falls) | (falls >= -at.grows)
+        moves = (jnp.maximum(grows, falls) > 0) & stays
         new = jnp.where(moves, problem.maximiser(i, old, score), old)
+        stays = jnp.any(stays)
         change = new - old
         has_moved = jnp.any(change != 0)
         place = place + stride
@@ -172,21 +196,23 @@ def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
             b + change if problem.constant else b,
             put_row(kept, number.astype(jnp.uint32), i.astype(jnp.int32)),
             number + stays.astype(jnp.int32),
-            jnp.where(stays, jnp.maximum(violation, gain), violation),
+            tuple(
+                jnp.where(stays, jnp.maximum(a, jnp.max(b)), a)
+                for a, b in zip(most, (grows, falls), strict=True)
+            ),
             moved | has_moved,
         )
 
     zero = jnp.zeros((), jnp.uint32)
-    first = at.order[0].astype(jnp.uint32)
+    first, no_gain = at.order[0].astype(jnp.uint32), jnp.full_like(at.grows, -jnp.inf)
     carry = (
         zero, first, (first, row_at(at.coef, first)), at.coef, at.w, at.b,
-        jnp.zeros_like(at.order), jnp.zeros((), jnp.int32), jnp.full_like(at.violation, -jnp.inf),
-        jnp.zeros((), bool),
+        jnp.zeros_like(at.order), jnp.zeros((), jnp.int32), (no_gain, no_gain), jnp.zeros((), bool),
     )  # fmt: skip
-    _, _, (row, value), coef, w, b, kept, number, violation, moved = lax.fori_loop(
+    _, _, (row, value), coef, w, b, kept, number, (grows, falls), moved = lax.fori_loop(
         0, at.size, visit, carry
     )
-    new = at._replace(coef=put_row(coef, row, value), w=w, b=b, violation=violation)
+    new = at._replace(coef=put_row(coef, row, value), w=w, b=b, grows=grows, falls=falls)
     return new, kept, number, moved
 
 

@@ -130,8 +130,8 @@ class DualProblem(NamedTuple):
     constant: bool
     start: Start | None = None  # None: there are no other rows
 
-    def gain(self, i: Array, coef: Array, score: Array) -> Array:
-        """The larger of the derivatives of the dual as coef_i grows, and as it falls."""
+    def gains(self, i: Array, coef: Array, score: Array) -> tuple[Array, Array]:
+        """The derivatives of the dual as |coef_i| grows, and as it falls; -inf at a bound."""
         up = down = self._slope(i, coef, score)
         if self.bounds.l1 is not None:
             l1 = row_at(self.bounds.l1, i)
@@ -139,7 +139,12 @@ class DualProblem(NamedTuple):
             down = down - jnp.where(coef > 0, l1, -l1)
         up = jnp.where(coef < row_at(self.bounds.high, i), up, -jnp.inf)
         down = jnp.where(coef > row_at(self.bounds.low, i), -down, -jnp.inf)
-        return jnp.maximum(up, down)
+        if self.loss.labels:  # one sign for each row
+            is_up = row_at(self.y, i) > 0
+            return jnp.where(is_up, up, down), jnp.where(is_up, down, up)
+        grows = jnp.where(coef > 0, up, jnp.where(coef < 0, down, jnp.maximum(up, down)))
+        falls = jnp.where(coef > 0, down, jnp.where(coef < 0, up, -jnp.inf))
+        return grows, falls
 
     def maximiser(self, i: Array, coef: Array, score: Array) -> Array:
         """The coef_i of the largest dual, the others fixed."""
@@ -189,10 +194,6 @@ class DualProblems(DualProblem):
     """
 
     __slots__ = ()
-
-    def gain(self, i: Array, coef: Array, score: Array) -> Array:
-        """The largest gain of all problems."""
-        return jnp.max(super().gain(i, coef, score))
 
     def weights(self, coef: Array) -> tuple[Array, Array]:
         """The weights w (d, k), b (k,) of the coefficients (n, k)."""

@@ -112,7 +112,7 @@ def test_memory_bounds_the_block_and_not_the_answer():
     solver = SOLVERS["dual_descent"]()
     free, tight = (fitted(solver, x, y, memory=m) for m in (None, 2.5e5))
     assert tight.width < free.width
-    np.testing.assert_allclose(tight.model(x), free.model(x), atol=2e-3)
+    np.testing.assert_allclose(tight.model(x), free.model(x), atol=1e-2)
     with pytest.raises(ValueError, match="one run takes .* bytes, memory=1e\\+03: raise memory"):
         fitted(solver, x, y, memory=1e3)
 

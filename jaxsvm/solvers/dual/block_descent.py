@@ -72,7 +72,7 @@ def block_descent(
         sum of the terms of the duality gap over the objective, each at the weights that its row
         met. It is no bound, but mostly larger than the gap at the end of the pass.
         `certificate(dual=result.state.solver.coef)` is one. A row that a step draws twice counts
-        once. `evals` counts visits of rows, and five for the looks at the gap of a block.
+        once. `evals` counts visits of rows, and five for looks at the gap of a block.
 
     Raises:
         ValueError: C not a single positive number, another loss or bias, rounds out of range.
@@ -183,7 +183,7 @@ def _make_solver(constant: bool) -> Callable:
         tiny = jnp.full((), jnp.finfo(y.dtype).tiny, y.dtype)  # `rounds` is what ends it
         end = descend(problem, before, tiny, clip_rounds(rounds), live)
         gain = problem.curvature * (end.coef - before) ** 2 / 2
-        return Solved(end.coef, end.w, end.b, score, losses, terms, gain, end.visits + 5)
+        return Solved(end.coef, end.w, end.b, score, losses, terms, gain, end.visits + 3)
 
     # under `vmap` in turns: passes over lists of several lengths would wait for the longest
     return map_sharing(lambda shared: shared, solve, solve, lambda *_: 0)

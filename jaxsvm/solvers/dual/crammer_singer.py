@@ -60,14 +60,15 @@ class Problem(NamedTuple):
     curvature: Array  # (n,) |x_i|^2, and 1 of the constant
     constant: bool
 
-    def gain(self, i: Array, coef: Array, score: Array) -> Array:
-        """What the leading class is ahead of the last one with p_im > 0, another class."""
+    def gains(self, i: Array, coef: Array, score: Array) -> tuple[Array, Array]:
+        """What the leading class is ahead of the last one with p_im > 0, another class, twice."""
         own = jnp.arange(coef.shape[0], dtype=jnp.int32) == row_at(self.y, i)
         ahead = jnp.where(own, score, score + 1)
         has_share = jnp.where(own, coef < row_at(self.C, i), coef < 0)
         last = jnp.argmin(jnp.where(has_share, ahead, jnp.inf))
         others = jnp.where(jnp.arange(coef.shape[0]) == last, -jnp.inf, ahead)
-        return jnp.where(row_at(self.C, i) > 0, jnp.max(others) - ahead[last], -jnp.inf)
+        gain = jnp.where(row_at(self.C, i) > 0, jnp.max(others) - ahead[last], -jnp.inf)
+        return gain, gain
 
     def maximiser(self, i: Array, coef: Array, score: Array) -> Array:
         """The coefficients of row i of the largest dual, the others fixed."""
@@ -181,7 +182,7 @@ def crammer_singer(
             progress=jnp.zeros(1, new.w.dtype),
             index=jnp.full(1, -1, jnp.int32),
             support=count(jnp.any(new.coef != 0, axis=1)),
-            evals=(end.visits + 2) * state.coef.shape[0],
+            evals=end.visits * state.coef.shape[0],
         )
         return new, info
 

@@ -79,16 +79,16 @@ def dual_descent(
         alpha_i' = clip(alpha_i + g / (|x_i|^2 + 1), 0, C weight_i)
         w += (alpha_i' - alpha_i) y_i x_i,   b += (alpha_i' - alpha_i) y_i
 
-    unless alpha_i is at a bound and g points out of it by more than the largest violation of the
-    pass before: then the row leaves the list (shrinking). The violation of a row is |g| where
-    alpha_i can move that way. All rows are listed again when the violation of the listed ones is 3
-    per cent of that of all rows, and when ten visits of each row have gone by. Then w is summed up
-    anew, and no row leaves in the next pass. The gap is about proportional to the violation. It is
-    computed after a pass over all rows whose violation may be small enough, and after 16 visits and
-    each doubling in any case. That counts as two visits. The run also ends where the gap has not
-    fallen by a tenth in twice the visits, and violations are near rounding. The loop is
-    `engines.coordinate_descent`. It is for sparse rows and for many columns; with few columns and a
-    large C coordinates move slowly, and `interior_point` is faster.
+    unless alpha_i is at a bound and g points out of it by more than any row of the pass before had
+    to gain by the reverse move: then the row leaves the list (shrinking). The gain of a row is |g|
+    where alpha_i can move that way. All rows are listed again where the gains of the listed ones
+    are at most a goal, and when twenty visits of each row have gone by. Then w is summed up anew,
+    and no row leaves in the next pass. The goal is first 2 sqrt(tol) of the largest gain. Where all
+    rows meet it, the gap is computed, and the goal is lowered if that is above tol. The gap is also
+    computed after 120 visits and each doubling. It counts as two visits. The run also ends where
+    three looks in a row have not made the gap fall by a tenth, and the goal is near rounding. The
+    loop is `engines.coordinate_descent`. It is for sparse rows and for many columns; with few
+    columns and a large C coordinates move slowly, and `interior_point` is faster.
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
@@ -115,8 +115,8 @@ def dual_descent(
             range.
 
     Differs from the paper: rows are visited in strides of primes, not in a random order. The gap
-        decides when to stop, not the violation. There is one threshold for both bounds. Rows are
-        listed again earlier, by the rule above.
+        decides when to stop, and so what the goal is; the paper's is a number. Rows are listed
+        again after twenty visits, too.
 
     Example:
         >>> import jax, jaxsvm
@@ -195,7 +195,7 @@ def make_solver(constant: bool) -> Callable:
         end = descend(problem, clipped(state.coef, problem), tol, rounds)
         steps = state.steps + end.passes
         new = DualDescentState(end.coef, end.w, end.b, state.weight, end.residual, steps)
-        return new, end.loss, (end.visits + 2) * y.shape[0]  # with the first look
+        return new, end.loss, end.visits * y.shape[0]
 
     def solve_at_once(shared, own, is_batched):
         """All problems by the same visits of rows, with k coefficients of each."""
@@ -211,7 +211,7 @@ def make_solver(constant: bool) -> Callable:
         losses, gaps = end.loss
         steps = state.steps + end.passes
         new = DualDescentState(end.coef.T, end.w.T, end.b, state.weight, gaps, steps)
-        return new, losses, jnp.full(size, (end.visits + 2) * y.shape[1])
+        return new, losses, jnp.full(size, end.visits * y.shape[1])
 
     return map_sharing(lambda shared: shared, solve, solve_at_once, _most_at_once)
 
