@@ -14,7 +14,7 @@ from ..types import Array
 FIRST, LEAST = 2.0, 1e-3  # first goal over sqrt(tol) times the largest gain, and over that gain
 SHARES = 0.02, 0.5  # of a goal in that before
 RENEWAL = 20.0  # visits of each row after which all are listed again in any case
-PATIENCE = 3  # looks without a gain after which a run near rounding ends
+PATIENCE = 3  # looks without a gain, near rounding, after which a run ends
 LATEST = 120.0  # visits of each row after which the gap is computed in any case
 SHORTEST = 1 / 64  # visits of each row that a pass counts at least: float32 adds them up exactly
 # more than any number of rows, so that a stride modulo the size of a list has no common divisor
@@ -70,7 +70,7 @@ class Search(NamedTuple):
     loss: Any  # () sum of losses at the last look, or what `gap` of the problem gives instead
     residual: Array  # () at the last look; inf before
     best: Array  # () residual at the last look that made it fall by a tenth
-    idle: Array  # () int32, looks since then
+    idle: Array  # () int32, looks since then at a goal near rounding
     passes: Array  # () int32
     visits: Array  # () of each row: of listed ones, and two for a look at the gap
     renewal: Array  # () visits after which all rows are listed again, and w is summed up anew
@@ -114,6 +114,7 @@ def descend(
         )
         is_met, is_late = violation <= goal, visits >= at.latest
         looks = is_whole & (is_met | ~moved | is_late) | (visits >= most) | (at.size == 0)
+        looks |= jnp.isnan(violation)
         begins_anew = looks | is_met | is_late | (number == 0) | (visits >= at.renewal)
         # updates leave rounding errors in w, which is summed up anew
         w, b, loss, residual = lax.switch(
@@ -127,7 +128,9 @@ def descend(
         )
         spent = visits + jnp.where(looks, 2.0, 0.0)
         has_gained = residual <= 0.9 * at.best
-        idle = jnp.where(looks, jnp.where(has_gained, 0, at.idle + 1), at.idle)
+        goal = jnp.where(looks & is_met, share(residual) * goal, goal)
+        is_near = (goal < rounding * scale).astype(jnp.int32)
+        idle = jnp.where(looks, jnp.where(has_gained, 0, at.idle + is_near), at.idle)
         threshold = lambda gain: jnp.where(begins_anew | ~(gain > 0), infinite, gain)
         return Search(
             coef=new.coef,
@@ -138,7 +141,7 @@ def descend(
             grows=threshold(new.grows),
             falls=threshold(new.falls),
             scale=scale,
-            goal=jnp.where(looks & is_met, share(residual) * goal, goal),
+            goal=goal,
             loss=loss,
             residual=residual,
             best=jnp.where(looks & has_gained, residual, at.best),
@@ -147,7 +150,7 @@ def descend(
             visits=spent,
             renewal=jnp.where(begins_anew, spent + RENEWAL, at.renewal),
             latest=jnp.where(looks, jnp.maximum(2 * spent, LATEST), at.latest),
-            is_stuck=is_whole & ~moved | (idle >= PATIENCE) & (goal < rounding * scale),
+            is_stuck=is_whole & ~moved | looks & (idle >= PATIENCE),
         )
 
     after = lambda visits: jnp.full((), visits, dtype)

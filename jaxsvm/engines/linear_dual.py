@@ -190,7 +190,7 @@ class DualProblem(NamedTuple):
 class DualProblems(DualProblem):
     """k problems on the same rows, y and C (n, k), that are solved at once.
 
-    A row stays in the list as long as it gains in any of them.
+    A row leaves the list where it would in all of them.
     """
 
     __slots__ = ()

@@ -117,7 +117,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             check_positive(tol=self.tol)
             tol = self.tol * SHARES[name]
             if name == "dual_descent" and isinstance(getattr(self, "classes_", None), list):
-                tol = self.tol  # of several labels the worst one's: most are far below
+                tol = self.tol  # of several labels at once the worst one's: most are far below
             elif name == "dual_descent" and self._loss().curvature is not None:
                 tol *= 0.1  # where LIBLINEAR comes close to the optimum
             accepted = max(self.tol, 10 * tol) if name == "proximal_newton" else self.tol

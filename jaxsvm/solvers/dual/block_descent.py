@@ -72,7 +72,7 @@ def block_descent(
         sum of the terms of the duality gap over the objective, each at the weights that its row
         met. It is no bound, but mostly larger than the gap at the end of the pass.
         `certificate(dual=result.state.solver.coef)` is one. A row that a step draws twice counts
-        once. `evals` counts visits of rows, and five for looks at the gap of a block.
+        once. `evals` counts visits of rows, and two for each look at the gap of a block, and three.
 
     Raises:
         ValueError: C not a single positive number, another loss or bias, rounds out of range.

@@ -83,12 +83,13 @@ def dual_descent(
     to gain by the reverse move: then the row leaves the list (shrinking). The gain of a row is |g|
     where alpha_i can move that way. All rows are listed again where the gains of the listed ones
     are at most a goal, and when twenty visits of each row have gone by. Then w is summed up anew,
-    and no row leaves in the next pass. The goal is first 2 sqrt(tol) of the largest gain. Where all
-    rows meet it, the gap is computed, and the goal is lowered if that is above tol. The gap is also
-    computed after 120 visits and each doubling. It counts as two visits. The run also ends where
-    three looks in a row have not made the gap fall by a tenth, and the goal is near rounding. The
-    loop is `engines.coordinate_descent`. It is for sparse rows and for many columns; with few
-    columns and a large C coordinates move slowly, and `interior_point` is faster.
+    and no row leaves in the next pass. The goal is first max(2 sqrt(tol), 0.001) of the largest
+    gain. Where all rows meet it, the gap is computed, and the goal is lowered if that is above tol.
+    The gap is also computed after 120 visits and each doubling, and first of a run that does not
+    begin at 0. It counts as two visits. The run also ends where three looks have not made the gap
+    fall by a tenth, and the goal is near rounding. The loop is `engines.coordinate_descent`. It is
+    for sparse rows and for many columns; with few columns and a large C coordinates move slowly,
+    and `interior_point` is faster.
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
@@ -96,8 +97,8 @@ def dual_descent(
             squared_eps_insensitive, pinball, squared.
         bias: "feature" (a constant feature 1, regularised with the others) or "none".
         tol: relative duality gap to stop at, > 0; None: 1e-4; `fit(tol=)` overrides it.
-        rounds: visits of each row in one update, at most; a whole number up to 100,000. A pass of
-            a short list counts as 1/64 at least.
+        rounds: visits of each row in one update, about, after which it ends; a whole number up to
+            100,000. A pass of a short list counts as 1/64 at least.
 
     Returns:
         A solver on all rows; model `Linear`. An update makes passes until the gap is at most `tol`,
