@@ -129,8 +129,8 @@ def descend(
         spent = visits + jnp.where(looks, 2.0, 0.0)
         has_gained = residual <= 0.9 * at.best
         goal = jnp.where(looks & is_met, share(residual) * goal, goal)
-        is_near = (goal < rounding * scale).astype(jnp.int32)
-        idle = jnp.where(looks, jnp.where(has_gained, 0, at.idle + is_near), at.idle)
+        at_rounding = (goal < rounding * scale).astype(jnp.int32)
+        idle = jnp.where(looks, jnp.where(has_gained, 0, at.idle + at_rounding), at.idle)
         threshold = lambda gain: jnp.where(begins_anew | ~(gain > 0), infinite, gain)
         return Search(
             coef=new.coef,

@@ -254,16 +254,12 @@ def _fit_block(solver: Any, data: Batch, key: Array, tol: Any, with_values: bool
     return run.model, jnp.where(finite, residual, jnp.nan), values
 
 
-def _outputs(model: Any) -> Any:
-    """The stacked machines of a model, inside of feature maps."""
-    return _outputs(model.inner) if isinstance(model, Mapped) else model
-
-
 def _stacked(model: Any) -> list[np.ndarray]:
-    """The leaves that have an entry for each label."""
-    outputs = _outputs(model)
-    leaves = jax.tree.leaves(outputs.inner)
-    return [a for a, flag in zip(leaves, outputs.stacked, strict=True) if flag]
+    """The leaves of the machines, inside of feature maps, that have an entry for each label."""
+    if isinstance(model, Mapped):
+        return _stacked(model.inner)
+    leaves = jax.tree.leaves(model.inner)
+    return [a for a, flag in zip(leaves, model.stacked, strict=True) if flag]
 
 
 def _with_stacked(model: Any, stacked: list[np.ndarray]) -> Any:
