@@ -251,6 +251,10 @@ def test_a_tolerance_below_rounding_ends_the_run():
     run = fit(jaxsvm.dual_descent(1.0, tol=1e-8), data, steps=1)
     assert not run.converged and float(run.info.residual[-1]) < 1e-5
     assert int(run.state.solver.steps) < 5000
+    smooth = jaxsvm.dual_descent(1.0, loss=losses.squared_hinge, tol=1e-8)
+    run = fit(smooth, data, steps=1)
+    assert not run.converged and float(run.info.residual[-1]) < 1e-6
+    assert float(run.info.evals[-1]) < 900 * 800  # three looks without a gain end it
 
 
 def test_rows_that_cannot_move_end_the_run():
