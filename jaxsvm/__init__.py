@@ -7,10 +7,10 @@ A map of the package. Each name has its own help, such as `help(jaxsvm.fit)`.
     solvers      pegasos, sdca, newton, decomposition and 40 others: dir(jaxsvm.solvers)
     pieces       losses, kernels, features, samplers, schedules, projections, averaging, budget
     wrappers     averaged, on_features, one_vs_rest, one_vs_one, multi_output: solver -> solver
-    loops        fit, fit_labels, select, metric_search, sweep, stream, step
+    loops        fit, select, sweep, stream, step
     results      Fit: model, predict, classifier, status, info; Selection; models: save, load
     answers      calibrate, conformal
-    programs     cache_programs, fast_loops
+    programs     cache_programs
     judgement    certificate, kkt_residual; metrics: error_on, risk_on, auc_on; objectives
     conversions  lam_from_C, C_from_lam, nu_from
     pictures     plots, with the extra "plot"

@@ -40,14 +40,10 @@ from .engines import online as online
 
 # Loops
 from .loops import C_grid as C_grid
-from .loops import LabelFit as LabelFit
 from .loops import SaveError as SaveError
 from .loops import Selection as Selection
 from .loops import cache_programs as cache_programs
-from .loops import fast_loops as fast_loops
 from .loops import fit as fit
-from .loops import fit_labels as fit_labels
-from .loops import metric_search as metric_search
 from .loops import select as select
 from .loops import step as step
 from .loops import stream as stream

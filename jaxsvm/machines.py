@@ -36,7 +36,6 @@ MOST_DENSE = 2**26  # numbers of sparse rows that are made dense
 ROUNDS = 1000  # steps of one update, at most
 TOL = 1e-4  # relative duality gap
 MOST_EIGENVECTORS = 2048  # columns for which they are worked out once for all runs of a grid
-MANY_NUMBERS = 2**20  # of the rows, from which on "update" saves what its compilation takes
 
 
 @solver
@@ -181,14 +180,9 @@ def fastest_linear(
     return "dual_descent"
 
 
-def system_for_grid(loss: Loss, shape: tuple[int, int], sparse: bool) -> str | None:
+def system_for_grid(shape: tuple[int, int], sparse: bool) -> str | None:
     """The `system` of `newton` for a path over C on rows of that shape; None: its default."""
-    rows, columns = shape
-    if sparse or columns > MOST_EIGENVECTORS:
-        return None
-    # the curvature of a loss with a quadratic dual is piecewise constant
-    updates = loss.quadratic is not None and columns <= MOST_COLUMNS
-    return "update" if updates and rows * columns >= MANY_NUMBERS else "eigen"
+    return None if sparse or shape[1] > MOST_EIGENVECTORS else "eigen"
 
 
 def linear_solver(

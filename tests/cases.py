@@ -468,14 +468,6 @@ CASES = [
         exact=True,
     ),
     Case(
-        "newton(0.1, system='update')",
-        lambda lam: jaxsvm.newton(lam, system="update"),
-        loss=losses.squared_hinge,
-        excess=1e-6,
-        copies=False,
-        exact=True,
-    ),
-    Case(
         f"on_features({SAME!r}, newton(0.1))",
         lambda lam: jaxsvm.on_features(SAME, jaxsvm.newton(lam)),
         loss=losses.squared_hinge,

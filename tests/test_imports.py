@@ -300,9 +300,8 @@ def test_third_party_imports(name):
     anywhere = (
         {found.split(".")[0] for found in imports(name)} - set(sys.stdlib_module_names) - {"jaxsvm"}
     )
-    # SciPy may be read lazily where sparse rows come in, Flax where a user asks for it.
-    lazy = {"scipy"} | ({"flax"} if name == "jaxsvm.models.flax_states" else set())
-    assert anywhere <= CORE | set(EXTRA) | lazy, f"{name} imports {sorted(anywhere - CORE)}"
+    # SciPy may be read lazily where sparse rows come in.
+    assert anywhere <= CORE | set(EXTRA) | {"scipy"}, f"{name} imports {sorted(anywhere - CORE)}"
 
 
 def test_the_package_imports_without_the_extras():

@@ -795,7 +795,6 @@ def test_a_trial_neither_starts_jax_nor_compiles():
         except ValueError as error:
             print(error)
         print(xla_bridge.backends_are_initialized())
-        jaxsvm.fast_loops()
         """
     )
     assert answer.stdout.splitlines() == ["lam must be a finite number above 0, got -1", "False"], (

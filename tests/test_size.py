@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MOST = {"jaxsvm": 26_275, "tests": 42_629}
+MOST = {"jaxsvm": 25_435, "tests": 41_678}
 
 
 def lines_of_code(text: str) -> int:

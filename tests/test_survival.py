@@ -359,8 +359,6 @@ def test_select_takes_a_function_and_no_score_of_single_rows():
     for solver in (maker, lambda lam: jaxsvm.ocas(lam, loss=losses.rank_hinge)):
         with pytest.raises(ValueError, match="score='error' is of single rows, and the loss of"):
             jaxsvm.select(solver, data, KEY, lam=[1e-2, 1.0], progress=False)
-    with pytest.raises(ValueError, match="search='gradient' is of single rows"):
-        jaxsvm.select(maker, data, KEY, lam=1.0, score=score, search="gradient", progress=False)
 
 
 def structured(event, time, names=("event", "time")):

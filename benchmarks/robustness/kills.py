@@ -125,7 +125,6 @@ def calls() -> dict[str, Any]:
     return {
         "select, grid": selected(**grid),
         "select, race": selected(search="race", **grid),
-        "select, gradient": selected(search="gradient", C=1.0, gamma=0.5),
         "command select": command("select", "--save", "{}.save", "--model", "{}", "--kernel", "rbf", "--quiet"),
         "command train": command("train", "--model", "{}", "--kernel", "rbf"),
         "command train, passes": command("train", "--model", "{}", "--solver", "pegasos", "--passes", "50"),

@@ -68,7 +68,6 @@ def ways() -> dict[str, Way]:
         "svm_perf": Way(lambda lam, g: one.svm_perf(lam, planes=30)),
         "newton": Way(lambda lam, g: one.newton(lam), "squared_hinge", exact=True),
         "newton, logistic": Way(lambda lam, g: one.newton(lam, loss=losses.logistic), "logistic", exact=True),
-        "newton, update": Way(lambda lam, g: one.newton(lam, system="update"), "squared_hinge", exact=True),
         # sums over all rows that it has read, of both runs
         "least_squares": Way(lambda lam, g: one.least_squares(lam, bias="none"), "squared"),
     }

@@ -80,35 +80,6 @@ def column_names(own: list, k: int, names: Any) -> tuple:
     return names
 
 
-STRIP = 256  # columns of an array that are checked at once
-
-
-def label_matrix(y: Any, names: Any) -> tuple[Any, tuple]:
-    """Labels (n, k) as booleans, of a sparse matrix by its columns, and their names.
-
-    Raises:
-        ValueError: y is not (n, k), is missing somewhere, or holds other values than 0 and 1, or -1
-            and +1 of an array.
-    """
-    refuse_masked("y", y)
-    own, shape = _names_in(y), np.shape(y)
-    if len(shape) != 2 or not all(shape):
-        raise ValueError(f"y must be (n, k), with a column for each label, got shape {shape}")
-    names = column_names(own, shape[1], names)
-    if is_sparse(y):
-        y = y.tocsc()
-        if not np.isin(y.data, (0, 1)).all():
-            raise ValueError(f"a sparse y must hold 1 where a label holds, got {shown(y.data)}")
-        return y.astype(bool), names
-    y, holds = np.asarray(y), np.empty(shape, bool)
-    for i in range(0, shape[1], STRIP):
-        strip = y[:, i : i + STRIP]
-        if strip.dtype.kind == "f" and np.isnan(strip).any():
-            raise ValueError("y is missing (nan) somewhere: multi_output takes missing labels")
-        holds[:, i : i + STRIP] = target_columns(strip, None, "multilabel", None)[0] > 0
-    return holds, names
-
-
 def _names_in(y: Any) -> list:
     """The names of the columns of a data frame; none of other arrays."""
     return list(getattr(y, "column_names", getattr(y, "columns", ())))  # of pyarrow, of others

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from .. import samplers
 from ..data.from_scipy import is_mostly_zeros, is_sparse, sparsify
 from ..loops.checks import whole_number
-from ..loops.xla_flags import loops_are_slow
 from ..machines import (
     MOST_COLUMNS,
     NAMES,
@@ -89,11 +88,10 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             return self.solver
         is_smooth = loss.curvature is not None
         if self.warm_start and not is_smooth:  # those that can begin at a solution
-            return "sdca" if loss.quadratic is None or loops_are_slow() else "dual_descent"
+            return "sdca" if loss.quadratic is None else "dual_descent"
         if is_smooth and loss.quadratic is not None and rows < x.shape[1]:
-            return "newton" if loops_are_slow() else "dual_descent"
-        name = fastest_linear(loss, rows, x.shape[1], not is_sparse(x))
-        return "sdca" if name == "dual_descent" and loops_are_slow() else name
+            return "dual_descent"
+        return fastest_linear(loss, rows, x.shape[1], not is_sparse(x))
 
     def _spec_by(
         self, name: str, x: Any, loss: Loss, numbers: dict[str, Any], most: int = ROUNDS
@@ -106,7 +104,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             loss=loss,
             bias=self._bias(),
             steps=steps,
-            system=system_for_grid(loss, x.shape, is_sparse(x)) if numbers else None,
+            system=system_for_grid(x.shape, is_sparse(x)) if numbers else None,
         )
         return self._spec_of(name, solver, steps)
 

@@ -2,9 +2,6 @@
 
 from .fitting import fit as fit
 from .fitting import step as step
-from .label_blocks import LabelFit as LabelFit
-from .label_blocks import fit_labels as fit_labels
-from .learned_metric import metric_search as metric_search
 from .program_cache import cache_programs as cache_programs
 from .saving import SaveError as SaveError
 from .selecting import C_grid as C_grid
@@ -12,4 +9,3 @@ from .selecting import select as select
 from .selection import Selection as Selection
 from .streaming import stream as stream
 from .sweeping import sweep as sweep
-from .xla_flags import fast_loops as fast_loops

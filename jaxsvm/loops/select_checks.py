@@ -17,7 +17,7 @@ from ..types import Array, Batch, JointLoss, check_weights, row_weights
 from .checks import check_kernels, check_limit, check_solver, check_targets
 
 SCORES = ("error", "risk", "log_loss", "brier", "auc")
-SEARCHES = ("grid", "race", "gradient")
+SEARCHES = ("grid", "race")
 
 
 def check_arguments(
@@ -42,11 +42,6 @@ def check_arguments(
         check_choice("score", score, SCORES)
     check_choice("rule", rule, ("best", "one_se"))
     check_choice("search", search, SEARCHES)
-    if search == "gradient" and rule != "best":
-        raise ValueError(
-            f"search='gradient' compares two points, which have no order of regularisation: "
-            f"leave rule={rule!r} out, or use search='grid'"
-        )
     check_limit("seconds", seconds)
     if not isinstance(progress, bool):
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
@@ -99,12 +94,7 @@ def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> A
     for name, numbers in axes.items():
         for value in {numbers.min().item(), numbers.max().item()} - {middle[name]}:
             check_solver(maker(**middle | {name: value}))
-    return checked_solver(maker, middle, data)
-
-
-def checked_solver(maker: Callable, numbers: dict[str, Any], data: Batch) -> Any:
-    """The solver at these numbers, after checks of it."""
-    first = maker(**numbers)
+    first = maker(**middle)
     try:
         check_solver(first)
     except TypeError as error:
@@ -114,14 +104,12 @@ def checked_solver(maker: Callable, numbers: dict[str, Any], data: Batch) -> Any
     return first
 
 
-def check_score(score: Any, search: str, solver: Any) -> None:
+def check_score(score: Any, solver: Any) -> None:
     """Raise for a score of single rows beside a loss that couples rows, such as that of ranking."""
-    of_rows = not callable(score) or search == "gradient"
-    if of_rows and _ranks(solver):
-        what = "search='gradient'" if callable(score) else f"score={score!r}"
+    if not callable(score) and _ranks(solver):
         raise ValueError(
-            f"{what} is of single rows, and the loss of this solver ranks them: take a grid, and "
-            "as score a function (values, targets, weights) -> a number, least for the best order"
+            f"score={score!r} is of single rows, and the loss of this solver ranks them: take as "
+            "score a function (values, targets, weights) -> a number, least for the best order"
         )
 
 

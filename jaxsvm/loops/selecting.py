@@ -17,16 +17,6 @@ from ..numerics import is_traced
 from ..recipe import check_positive, fields_of, sharing_of
 from ..types import Array, Batch
 from .checks import check_limit, whole_number
-from .gradient_search import (
-    EVALUATIONS,
-    TRACE,
-    Problem,
-    SearchResult,
-    as_numbers,
-    empty_trace,
-    start_of,
-)
-from .gradient_search import search as search_by_gradient
 from .grid_runs import Grid, GridJob
 from .kernel_grid import refit_shared, run_shared
 from .race import run_race
@@ -38,11 +28,10 @@ from .select_checks import (
     check_names,
     check_score,
     check_single,
-    checked_solver,
     first_solver,
     folds_of,
 )
-from .selection import POINT, Scores, Selection, strength
+from .selection import Scores, Selection, strength
 from .selection_file import ResultFile, Results, digest
 from .threads import Limits, Progress, processors
 from .vmapped_fits import refit_fitted, run_fitted
@@ -80,17 +69,7 @@ def select(
     the solution before. Several folds run at once. The table then holds a certified gap of each
     fit, worked out in float64. Fits of other solvers are programs over all folds and all numbers
     of the first axis. So put first the axis on which no feature map depends. Along it, fits of
-    `newton` start from the solution before. With squared_hinge and up to 512 columns
-    `newton(system="update")` is the fastest there.
-
-    A gradient search minimises the smoothed out-of-fold risk over the logarithms of all numbers by
-    L-BFGS: the mean over the rows held out of log(1 + exp(-y f)), of the cross-entropy of the
-    softmax for class numbers, or of (y - f)^2 for real targets. Derivatives of exact machines are
-    those of the exact solution, those of other solvers of their steps. The fits are made in float64
-    to a tolerance of 1e-6. Each number stays within a factor of 1,000 of its start. The search
-    ends after 100 evaluations at most. Then the folds are fitted at the start and at the end, as in
-    a grid of these two cells, and the one of less mean score is chosen. So its score is never above
-    that of the start. Exact machines take long at a large C: start from a small one.
+    `newton` start from the solution before.
 
     Args:
         maker: (one number of each axis by name) -> solver.
@@ -112,31 +91,26 @@ def select(
         rule: of the model: "best", the least mean score, or "one_se", the strongest regularisation
             within one standard error of it. Among equal scores both take the strongest
             regularisation.
-        search: "grid", "race" or "gradient". A grid fits all cells. A race leaves out cells after
-            two fifths of the folds, and after each further fifth: those whose losses exceed the
-            best cell's by more than two standard errors of the paired differences. Their scores
-            are nan. With a function as `score` its values are compared, from three folds on. In a
-            gradient search each axis is the start of one parameter: a number such as C=1.0, or a
-            vector such as gamma=np.ones(d), which the maker gets as a whole.
+        search: "grid" or "race". A grid fits all cells. A race leaves out cells after two fifths of
+            the folds, and after each further fifth: those whose losses exceed the best cell's by
+            more than two standard errors of the paired differences. Their scores are nan. With a
+            function as `score` its values are compared, from three folds on.
         tol: of the fits, as of `fit`; None: the solver's.
         steps: of the fits, as of `fit`; None: ten passes, or until an exact solver's tolerance. Ten
             passes of dual ascent may be too few for a large C.
         memory: bytes of what fits share, > 0; None: 2 GiB. A kernel matrix that does not fit is
             replaced by a cache of its rows, which all C and folds share. For other solvers the
             bound of the temporaries of a program, as of `sweep`.
-        threads: fits at the same time; None: the number of processors. Those of a gradient search
-            are made one after the other.
+        threads: fits at the same time; None: the number of processors.
         seconds: start no other fit after this time. Cells that were not completed are nan; if there
-            is no other, a ValueError says so. A gradient search ends, but both of its points are
-            fitted in any case.
-        save: path of a file that holds all finished fits, and all evaluations of a gradient search.
-            A call with the same arguments goes on from it, with the same result. Functions are the
-            same if their code is, what they close over, and the globals that they read; those of
-            installed packages, if their names are.
+            is no other, a ValueError says so.
+        save: path of a file that holds all finished fits. A call with the same arguments goes on
+            from it, with the same result. Functions are the same if their code is, what they close
+            over, and the globals that they read; those of installed packages, if their names are.
         progress: a bar on the standard error stream.
         fold_models: whether the result holds the models of the choice that were trained without
             each fold, by another fit each, for `Selection.conformal`.
-        **axes: name -> (k,) numbers, one or more axes; with search="gradient" a number or a vector.
+        **axes: name -> (k,) numbers, one or more axes.
 
     Returns:
         `Selection`: the table of scores, the decision values of each row by models trained without
@@ -145,8 +119,7 @@ def select(
     Raises:
         TypeError: data is not a `Batch`, maker not a function.
         ValueError: no axis, an axis that is not a vector of finite numbers or not an argument of
-            maker; a start that is not above 0, or a solver without derivatives for a gradient
-            search; fewer rows than folds, groups or folds of another length, a fold without which
+            maker; fewer rows than folds, groups or folds of another length, a fold without which
             only one class is left; a file of another call; no cell with a finite score.
         FileNotFoundError: the folder of `save` does not exist.
         loops.SaveError: the last results could not be saved; the exception holds the `Selection` as
@@ -181,38 +154,21 @@ def select(
     if memory is not None:
         check_positive(memory=memory)
         memory = as_number("memory", memory)
-    by_gradient = search == "gradient"
-    as_axis = start_of if by_gradient else axis_of
-    numbers = {name: as_axis(name, values) for name, values in axes.items()}
+    numbers = {name: axis_of(name, values) for name, values in axes.items()}
     check_names(maker, list(numbers))
-    first = (
-        checked_solver(maker, as_numbers(numbers), data)
-        if by_gradient
-        else first_solver(maker, numbers, data)
-    )
-    check_score(score, search, first)
+    first = first_solver(maker, numbers, data)
+    check_score(score, first)
     fold = folds_of(key, data, fields_of(first).targets, folds, groups)
     count = int(fold.max()) + 1
     check_single(count, score)
     check_folds(fold, data, fields_of(first).targets)
-    results = Results((2,) if by_gradient else _shape(numbers), count, fold.shape[0])
-    if by_gradient:
-        results.arrays |= {TRACE: empty_trace(numbers), END: empty_trace(numbers)[0]}
+    results = Results(tuple(map(len, numbers.values())), count, fold.shape[0])
     race = search == "race"
     call = ""
     if save is not None:
-        solvers = (digest(first), digest(maker)) if by_gradient else _digests(maker, numbers)
-        options = fold, key, tol, steps, race, by_gradient * EVALUATIONS
-        call = digest(numbers, data, solvers, *options)
+        call = digest(numbers, data, _digests(maker, numbers), fold, key, tol, steps, race)
     file = ResultFile(save, results, call)
     start, limits = time.monotonic(), Limits(seconds)
-    search_result = None
-    if by_gradient:
-        problem = Problem(maker, numbers, data, fold, count, key, tol, steps)
-        search_result = _searched(problem, results, file, limits, progress)
-        # both points are checked in any case
-        maker, limits = _maker_of_points(maker, search_result.points), Limits(None)
-        numbers = {POINT: np.arange(2)}
     order = [np.argsort(strength(name, values), kind="stable") for name, values in numbers.items()]
     grid = Grid(maker, numbers, order, data, fold, count, key, tol, steps)
     total = int(np.prod(grid.shape)) * count
@@ -240,7 +196,6 @@ def select(
         arrays["seconds"],
         tuple(numbers.values()),
         tuple(numbers),
-        None if search_result is None else search_result.points,
     )
     if limits.out_of_time and not np.isfinite(table.mean).any():
         raise ValueError(
@@ -251,7 +206,6 @@ def select(
     refit = refit_fitted if sharing_of(first) is None else refit_shared
     model, certificate = refit(grid, place, memory)
     status = _status(table, limits, results.count, race, time.monotonic() - start)
-    status = status if search_result is None else f"{search_result.status}; {status}"
     classes = classes_of(fields_of(first).targets, data._replace(classes=names))
     targets, weight = np.asarray(data.y), np.asarray(data.weight)
     of_folds = None
@@ -274,45 +228,10 @@ def select(
     return file.finish(selection)
 
 
-END = "end"  # the array of the results that names the end of the search that was checked
-
-
-def _searched(
-    problem: Problem, results: Results, file: ResultFile, limits: Limits, progress: bool
-) -> SearchResult:
-    """The result of a gradient search; fits that are known of another end are forgotten."""
-    try:
-        search_result = search_by_gradient(problem, results, file, limits, progress)
-    finally:
-        file.write(now=True)
-    end = np.concatenate([np.ravel(numbers[1]) for numbers in search_result.points.values()])
-    known = results.arrays[END][: len(end)]
-    if not np.array_equal(known, end):
-        known[:] = end
-        results.arrays["done"][:] = False
-        results.paths = {}
-    return search_result
-
-
-def _maker_of_points(maker: Callable, points: dict[str, np.ndarray]) -> Callable:
-    """A maker of the solver at a point of a gradient search, by its number."""
-
-    def solver_at(**point: int) -> Any:
-        place = point[POINT]
-        return maker(**as_numbers({name: numbers[place] for name, numbers in points.items()}))
-
-    return solver_at
-
-
 def _digests(maker: Callable, axes: dict[str, np.ndarray]) -> list[str]:
     """Those of the solvers of all cells, each of which may hold a map and is let go at once."""
     cells = itertools.product(*(numbers.tolist() for numbers in axes.values()))
     return [digest(maker(**dict(zip(axes, cell, strict=True)))) for cell in cells]
-
-
-def _shape(axes: dict[str, np.ndarray]) -> tuple[int, ...]:
-    """The number of cells along each axis."""
-    return tuple(map(len, axes.values()))
 
 
 def C_grid(size: int = 8) -> np.ndarray:

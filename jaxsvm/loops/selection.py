@@ -10,22 +10,19 @@ import numpy as np
 from .. import printing
 from ..calibration import calibrate_columns, check_method, columns_of
 from ..coverage import check_alpha, from_values
-from ..models import Classifier, Labels, OneVsOne, OnTable
+from ..models import Classifier, OneVsOne, OnTable
 from ..recipe import static, struct
 from ..types import Certificate
 from .sweeping import Table
-from .thresholds import best_threshold, shifted
 
 # axes whose larger numbers regularise more; of all others the smaller ones do
 STRONGER_ABOVE = ("lam", "alpha", "sigma", "nu", "eps", "epsilon", "width")
-POINT = "point"  # the axis of the two points of a gradient search
 
 
 def strength(name: str, numbers: Any) -> np.ndarray:
     """Numbers of an axis on a scale on which the strongest regularisation is the least."""
     numbers = np.asarray(numbers, np.float64)
-    # of points of equal score the end of the search, whose smoothed risk is less
-    return -numbers if name in (*STRONGER_ABOVE, POINT) else numbers
+    return -numbers if name in STRONGER_ABOVE else numbers
 
 
 class _MarkedTable(Table):
@@ -43,8 +40,7 @@ class _MarkedTable(Table):
 class Scores:
     """The scores of a grid: cells by axis, and folds.
 
-    Lower scores are better. What was not computed is nan, or -1 for counts. The table of a gradient
-    search has one axis, `point`, with 0 for the start and 1 for the end of the search.
+    Lower scores are better. What was not computed is nan, or -1 for counts.
     """
 
     folds: np.ndarray  # (k_1, ..., k_a, folds)  the score of each fold
@@ -56,8 +52,6 @@ class Scores:
     seconds: np.ndarray  # (k_1, ..., folds)  an equal share each for runs that were one program
     numbers: tuple  # (k_i,) for each axis
     names: tuple = static()  # of the axes
-    # of a gradient search: name -> (2,) or (2, d) numbers of its points; None: of a grid
-    points: dict[str, np.ndarray] | None = None
 
     @property
     def axes(self) -> dict[str, np.ndarray]:
@@ -102,22 +96,15 @@ class Scores:
     def one_se_place(self) -> tuple[int, ...]:
         """The strongest regularisation with a mean of at most the least one plus its `se`.
 
-        Points of a gradient search have no order of regularisation: there it is `place`.
-
         Raises:
             ValueError: no mean is finite.
         """
         mean, place = self.mean, self.place
-        if self.points is not None:
-            return place
         limit = mean[place] + np.nan_to_num(self.se[place])
         return _strongest(np.isfinite(mean) & (mean <= limit), self.axes)
 
     def at(self, place: tuple[int, ...]) -> dict[str, Any]:
-        """The numbers of the axes at a place; vectors where a gradient search has them."""
-        if self.points is not None:
-            pairs = {name: np.asarray(numbers)[place[0]] for name, numbers in self.points.items()}
-            return {name: a.copy() if a.ndim else a.item() for name, a in pairs.items()}
+        """The numbers of the axes at a place."""
         return {
             name: numbers[i].item()
             for (name, numbers), i in zip(self.axes.items(), place, strict=True)
@@ -278,39 +265,6 @@ class Selection:
             fitted, in_parts(values), in_parts(targets), in_parts(weight), alpha, names
         )
         return self._of_table(made)
-
-    def thresholded(self) -> Any:
-        """The model of the choice, f(x) - t, with the thresholds t of the largest F1 out of fold.
-
-            F1 = 2 TP / (2 TP + FP + FN),   predicted where f(x) > t
-
-        Of k labels each has a threshold of its own, in place of 0. A threshold lies midway between
-        two values; of equal F1 it is the largest. A label without rows, or with all, keeps 0.
-
-        Raises:
-            ValueError: class numbers or real targets; a selection of an older version.
-
-        Example:
-            >>> import jax, jaxsvm, numpy as np
-            >>> x = np.random.default_rng(0).normal(size=(90, 2))
-            >>> data = jaxsvm.dataset(x, x > 1)
-            >>> maker = lambda C: jaxsvm.multi_output(jaxsvm.linear_svm(C), outputs=2)
-            >>> found = jaxsvm.select(maker, data, jax.random.key(0), C=jaxsvm.C_grid(3),
-            ...     progress=False)
-            >>> found.classes.predict(found.thresholded(), [[2.0, 0.0], [0.0, 2.0]]).tolist()
-            [[1, 0], [0, 1]]
-
-        Reference: Y. Yang, A study of thresholding strategies for text categorization, SIGIR 2001.
-        """
-        values, targets, weight, _ = self._held_out()
-        several = isinstance(self.classes, Labels)
-        if not several and (len(self.classes.names) != 2 or values.ndim > 1):
-            raise ValueError("thresholds are of two classes, or of several labels")
-        columns = values.reshape(len(values), -1).T
-        holds = targets.reshape(len(values), -1).T > 0
-        weights = np.broadcast_to(weight.reshape(len(values), -1).T, columns.shape)
-        t = np.array(list(map(best_threshold, columns, holds, weights)))
-        return shifted(self.model, -(t if several else t[0]))
 
     def _of_table(self, made: Any) -> Any:
         """What was made of the model; inside of `OnTable`, where the rows were a table."""

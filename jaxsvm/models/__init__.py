@@ -1,7 +1,6 @@
 """Models: decision functions as callable pytrees, their files, and those of other programs."""
 
 from .exported_programs import export as export
-from .flax_states import register_with_flax as register_with_flax
 from .functions import BIASES as BIASES
 from .functions import Expansion as Expansion
 from .functions import Linear as Linear
@@ -51,7 +50,6 @@ __all__ = [
     "from_sklearn",
     "load",
     "load_notes",
-    "register_with_flax",
     "save",
     "to_libsvm",
     "to_sklearn",

@@ -17,11 +17,7 @@ from .centring import sqdist as sqdist
 from .centring import sqdist_of as sqdist_of
 from .dependence import depends_on as depends_on
 from .double import in_double as in_double
-from .fork import jax_has_started as jax_has_started
 from .golden import golden_section as golden_section
-from .gram_updates import WeightedGram as WeightedGram
-from .gram_updates import no_gram as no_gram
-from .gram_updates import update_gram as update_gram
 from .hashing import fingerprints as fingerprints
 from .hashing import hash32 as hash32
 from .hashing import multiply_high as multiply_high

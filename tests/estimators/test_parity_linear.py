@@ -314,21 +314,6 @@ def test_arrays_of_mostly_zeros_are_trained_on_as_sparse_rows():
         assert np.array_equal(dense.predict(x.toarray()), sparse.predict(x))
 
 
-def test_slow_loops_take_another_method(monkeypatch):
-    """Before JAX 0.12 XLA compiles no small loop as one function, unless a flag says so."""
-    from jaxsvm.loops import xla_flags
-
-    x, y = sparse_problem(n=100)
-    monkeypatch.setattr(xla_flags, "NEEDED_BEFORE", (99, 0))
-    for flags, methods in (
-        ("", ["sdca", "newton"]),
-        (f"--xla_backend_extra_options={xla_flags.NAME}=4096", ["dual_descent"] * 2),
-    ):
-        monkeypatch.setenv("XLA_FLAGS", flags)
-        fits = [LinearSVC(loss=loss).fit(x, y) for loss in ("hinge", "squared_hinge")]
-        assert [fit.solver_ for fit in fits] == methods
-
-
 def test_a_fit_of_one_program_is_that_of_the_solver():
     x, y = X.astype(np.float32), np.where(Y == "setosa", 1, -1)
     ours = LinearSVC(loss=jaxsvm.losses.logistic, tol=1e-3, random_state=0).fit(x, y)

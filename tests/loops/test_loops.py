@@ -1138,86 +1138,6 @@ def test_evaluations_of_a_step_on_many_rows(name):
 
 
 @pytest.mark.long
-def test_a_forked_child_ends_with_a_sentence():
-    """Without the threads of JAX it would hang; where JAX had not started in the parent it
-    works."""
-    out = fresh(
-        """
-        import os, tempfile, time, warnings
-        warnings.simplefilter("ignore")
-        import jaxsvm, jax, numpy as np
-        os.chdir(tempfile.mkdtemp())
-
-        def child():
-            pid = os.fork()
-            if not pid:
-                code = 1
-                try:
-                    data = shared[0] if shared else jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-                    key = None if shared else jax.random.key(0)
-                    for call in calls(data, key):
-                        try:
-                            call()
-                            print("works", flush=True)
-                        except RuntimeError as error:
-                            print(str(error)[:58], flush=True)
-                    code = 0
-                finally:
-                    os._exit(code)
-            assert os.waitpid(pid, 0)[1] == 0
-
-        shared = []
-        calls = lambda data, key: [lambda: jaxsvm.fit(jaxsvm.pegasos(0.1), data, key, steps=2)]
-        child()
-        data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        run = jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=2)
-        shared.append(data)
-        key = jax.random.key(0)
-        sweep = jaxsvm.sweep(lambda lam, x: lam * x, lam=np.ones(2))
-        rbf = jaxsvm.kernels.rbf(1.0)
-        phi = jaxsvm.features.nystrom(key, rbf, data.x, landmarks=2)
-        scale = jaxsvm.data.standardize(data.x)
-        jaxsvm.models.save("m.npz", run.model)
-        exact = lambda C: jaxsvm.decomposition(C, rbf)
-        machine = jaxsvm.fit(exact(1.0), data, key)
-        calls = lambda data, key: [
-            lambda: jaxsvm.fit(jaxsvm.pegasos(0.1), data, steps=2, state=run.state),
-            lambda: jaxsvm.step(jaxsvm.pegasos(0.1), run.state.solver, data),
-            lambda: jaxsvm.stream(jaxsvm.pegasos(0.1), [data], jax_key),
-            lambda: sweep(1.0),
-            lambda: jaxsvm.sweep(lambda lam: lam, lam=np.ones(2))(),
-            lambda: run.model(data.x),
-            lambda: run.model.sqnorm(),
-            lambda: machine.model.sqnorm(),
-            lambda: jaxsvm.features.nystrom(jax_key, rbf, data.x, landmarks=2),
-            lambda: phi(data.x),
-            lambda: jaxsvm.data.standardize(data.x),
-            lambda: scale(data.x),
-            lambda: jaxsvm.models.load("m.npz"),
-            lambda: jaxsvm.certificate(machine.model, data, 0.5),
-            lambda: jaxsvm.select(exact, data, jax_key, C=[1.0, 2.0]),
-            lambda: jaxsvm.kernels.gamma_grid(data.x),
-            lambda: rbf(data.x, data.x),
-            lambda: jaxsvm.error_on(data)(run.model),
-            lambda: jaxsvm.dataset([[1.0], [0.0]], [1, -1]),
-            lambda: jaxsvm.ridge_path(data),
-            lambda: jaxsvm.features.fourier(jax_key, rbf, dim=1, features=4),
-            lambda: jaxsvm.kernels.matvec(rbf, data.x, data.x, data.y),
-        ]
-        jax_key, begin = key, time.monotonic()
-        child()
-        assert time.monotonic() - begin < 5  # 22 calls, none of which hangs
-        save = lambda: jaxsvm.models.save("m.npz", run.model)
-        calls = lambda data, key: [lambda: (run.status, repr(run), save())]
-        child()
-        """
-    ).splitlines()
-    assert out == ["works"] + [
-        "this process was forked after JAX had started, so that JAX"
-    ] * 22 + ["works"]
-
-
-@pytest.mark.long
 def test_data_of_many_sizes_leave_no_memory():
     """What `jax.clear_caches()` does not give back is the allocator's: freed memory that it keeps
     until asked."""
@@ -1760,78 +1680,11 @@ def test_importing_starts_nothing_and_sets_nothing():
         import jax
         new = {k: v for k, v in os.environ.items() if "XLA" in k and before.get(k) != v}
         print(jax.config.jax_enable_x64, new)
-
-        # The flag for loops, where the installed XLA needs it, set once, beside what is there,
-        # before JAX starts.
-        from jaxsvm.loops import xla_flags as flags
-        if not flags.flag_is_needed():
-            jaxsvm.fast_loops()
-            print(os.environ.get("XLA_FLAGS"))
-            flags.NEEDED_BEFORE = (99, 0)
-        else:
-            print(None)
-        option = "--xla_backend_extra_options="
-        setting = "xla_cpu_small_while_loop_byte_threshold="
-        jaxsvm.fast_loops()
-        print(os.environ["XLA_FLAGS"] == option + setting + "1000000")
-        jaxsvm.fast_loops()
-        print(os.environ["XLA_FLAGS"] == option + setting + "1000000")
-
-        os.environ["XLA_FLAGS"] = "--xla_one=1  " + option + "xla_two=2,xla_three=3 --xla_four=4"
-        jaxsvm.fast_loops(123)
-        jaxsvm.fast_loops(123)
-        print(sorted(os.environ["XLA_FLAGS"].split()))
-
-        os.environ["XLA_FLAGS"] = "--xla_one=1"
-        jaxsvm.fast_loops()
-        print(os.environ["XLA_FLAGS"])
-        print(xla_bridge.backends_are_initialized())
         """
     ).splitlines()
     assert out == [
         "False None",
         "False {}",
-        "None",
-        "True",
-        "True",
-        "['--xla_backend_extra_options=xla_two=2,xla_three=3,"
-        "xla_cpu_small_while_loop_byte_threshold=123', '--xla_four=4', "
-        "'--xla_one=1']",
-        "--xla_one=1 --xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000",
-        "False",
-    ]
-
-
-@pytest.mark.long
-def test_fast_loops_works_and_is_refused_once_jax_has_started():
-    out = fresh(
-        """
-        import os
-        import jaxsvm
-        from jaxsvm.loops import xla_flags as flags
-        jaxsvm.fast_loops()
-        print(flags.flag_is_needed() == ("XLA_FLAGS" in os.environ))
-        import jax
-        data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        print(jaxsvm.fit(jaxsvm.pegasos(2.0), data, jax.random.key(0), steps=10).finite)
-        jaxsvm.fast_loops()
-        before = os.environ.get("XLA_FLAGS")
-        flags.NEEDED_BEFORE = (99, 0)
-        try:
-            jaxsvm.fast_loops(5)
-        except RuntimeError as error:
-            print(error)
-        print(os.environ.get("XLA_FLAGS") == before)
-        """
-    ).splitlines()
-    assert out == [
-        "True",
-        "True",
-        (
-            "JAX has started: call jaxsvm.fast_loops() first in the "
-            "program, or set XLA_FLAGS in the shell"
-        ),
-        "True",
     ]
 
 

@@ -1,20 +1,14 @@
 """Several targets for each row: each column is the problem of that column alone."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sklearn.metrics import f1_score
 from sklearn.svm import SVC, SVR, LinearSVC
 
 import jaxsvm
 from jaxsvm import kernels, losses
-from jaxsvm.loops.thresholds import best_threshold
 from jaxsvm.models import Labels
 
 KEY = jax.random.key(0)
@@ -187,46 +181,6 @@ def test_selection_is_by_the_share_of_wrong_labels(name, missing):
     assert isinstance(found.classes, Labels) and found.predict(X).shape == (N, 3)
 
 
-@settings(deadline=None)
-@given(st.integers(0, 2**31))
-def test_no_threshold_has_a_larger_f1(seed):
-    rng = np.random.default_rng(seed)
-    values = rng.choice(rng.normal(size=6), size=12)
-    holds, weight = rng.random(12) < 0.4, rng.integers(0, 3, 12).astype(float)
-    t = best_threshold(values, holds, weight)
-    f1 = lambda t: f1_score(holds, values > t, sample_weight=weight, zero_division=0)
-    if 0 < weight @ holds < weight.sum():
-        assert np.isclose(f1(t), max(f1(other) for other in [*values, values.min() - 1]))
-        assert not np.isin(t, values[weight > 0]).any() or len(np.unique(values)) > 1
-    else:
-        assert t == 0
-
-
-def test_thresholds_shift_the_model():
-    found = jaxsvm.select(
-        MAKERS["linear"], jaxsvm.dataset(X, Y), KEY, C=np.array([0.01, 1.0]), progress=False
-    )
-    model = found.thresholded()
-    shift = np.asarray(
-        found.model(jnp.asarray(X, jnp.float32)) - model(jnp.asarray(X, jnp.float32))
-    )
-    values = np.asarray(found.scores)[found.table.place]
-    for c in range(3):
-        t = best_threshold(values[:, c], Y[:, c] > 0, np.ones(N))
-        assert np.allclose(shift[:, c], t, atol=1e-6)
-
-
-def test_thresholds_of_models_that_share_an_intercept():
-    maker = lambda C: jaxsvm.multi_output(jaxsvm.linear_svm(C, bias="none"), outputs=3)
-    found = jaxsvm.select(maker, jaxsvm.dataset(X, Y), KEY, C=np.array([1.0]), progress=False)
-    values = np.asarray(found.scores)[found.table.place]
-    t = [best_threshold(values[:, c], Y[:, c] > 0, np.ones(N)) for c in range(3)]
-    for rows in (X[:1], X[:3], X):
-        rows = jnp.asarray(rows, jnp.float32)
-        shift = np.asarray(found.model(rows) - found.thresholded()(rows))
-        assert np.allclose(shift, np.tile(t, (len(rows), 1)), atol=1e-6)
-
-
 def test_names_of_labels():
     data = jaxsvm.dataset(X, Y, classes=["a", "b", "c"])
     assert data.classes.names == ("a", "b", "c")
@@ -325,9 +279,6 @@ def test_what_takes_one_target_says_so():
         jaxsvm.certificate(found.model, data, [0.1, 0.2])
     with pytest.raises(TypeError, match="expected a model of multi_output of 3"):
         jaxsvm.certificate(found.model[0], data, 0.1)
-    real = dataclasses.replace(found, classes=jaxsvm.models.Classes())
-    with pytest.raises(ValueError, match="thresholds are of two classes, or of several labels"):
-        real.thresholded()
 
 
 @pytest.mark.parametrize("weighted", [False, True])

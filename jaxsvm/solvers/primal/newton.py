@@ -14,19 +14,14 @@ from ...implicit import linear_solution
 from ...losses import squared_hinge
 from ...models import Linear
 from ...numerics import (
-    WeightedGram,
     accum_dtype,
     affine,
     affine_transpose,
-    any_under_vmap,
-    cholesky,
     dot,
-    no_gram,
     packed_by_reference,
     preconditioner,
     solve_normal,
     system_for,
-    update_gram,
 )
 from ...recipe import as_static, cast, check_choice, check_positive, register, solver, unwrap_static
 from ...risks import couples_rows, is_smooth, second_order_of
@@ -41,16 +36,6 @@ TRIALS = 40  # limit of trial steps in a line search
 STEEPNESS = 0.01  # a line search ends at this share of the initial slope
 
 
-@register("NewtonPath")
-class NewtonPath(NamedTuple):
-    """What the steps of system="update" keep from one solution to the next."""
-
-    gram: WeightedGram  # where the last step began
-    risk: Array  # ()
-    risk_grad: Array  # as v, X' slopes of the risk
-    predicts: Array  # () bool, whether the next update starts from the solution of this system
-
-
 @register("NewtonState")
 class NewtonState(NamedTuple):
     """The weights, with b as the last one where there is a bias, and the weights of the rows."""
@@ -58,18 +43,15 @@ class NewtonState(NamedTuple):
     v: Array  # (d,) or (d + 1,)
     weight: Array  # (n,)
     steps: Array  # () int32, Newton steps of all updates
-    path: NewtonPath | None = None  # where system="update"
 
     @property
     def sums_of(self) -> tuple[str, ...]:
-        """Of the path, a matrix that is summed over the rows."""
-        return () if self.path is None else ("rows",)
+        """None: the weights of rows are those of the data."""
+        return ()
 
     def restart(self) -> NewtonState:
         """The start of a run of another lam on the same rows and weights."""
-        path = self.path
-        path = None if path is None else path._replace(predicts=jnp.ones_like(path.predicts))
-        return self._replace(steps=jnp.zeros_like(self.steps), path=path)
+        return self._replace(steps=jnp.zeros_like(self.steps))
 
     @property
     def method(self) -> str:
@@ -151,8 +133,6 @@ class Search(NamedTuple):
 
     steps: Array  # () int32
     point: Point
-    gram: WeightedGram | None
-    needs_search: Array  # () bool, whether the next step has a line search
     is_stuck: Array  # () bool
     passes: Array  # () int32, over the rows
 
@@ -161,51 +141,31 @@ def _minimise(
     objective: Objective, search: Search, tol: Array, system: str, rounds: Array
 ) -> Search:
     """Newton steps until the residual is at most `tol`."""
-    x, constant = objective.x, objective.bias != "none"
     size = search.point.v.shape[0]
-    precondition = None if system == "update" else preconditioner(x, system, constant)
+    precondition = preconditioner(objective.x, system, objective.bias != "none")
 
     def should_continue(search):
-        # with a small C the gap of v = 0 is a small share of P, but v = 0 tells no rows apart;
-        # a path by "update" may begin so
+        # with a small C the gap of v = 0 is a small share of P, but v = 0 tells no rows apart
         point = search.point
-        tells = jnp.any(point.v != 0) | jnp.all(point.grad == 0) | (system == "update")
+        tells = jnp.any(point.v != 0) | jnp.all(point.grad == 0)
         is_met = (point.residual <= tol) & tells
         return (search.steps < rounds) & ~search.is_stuck & ~is_met
 
     def step(search):
-        point, gram = search.point, search.gram
+        point = search.point
         _, _, hessian = objective.risk(point.score)
         ridge = _ridge_of_step(objective, point, hessian)
-        if precondition is not None:
-            solve = precondition(hessian.diagonal, ridge)
-            built: Any = size if system == "cholesky" else 0
-            change, products = _searched_change(objective, point, hessian, ridge, solve)
-        else:
-            is_used = should_continue(search)
-            needs_search = search.needs_search
-            s = hessian.diagonal
-            gram, rows = update_gram(gram, x, s, constant, is_used, needs_search)
-            solve = cholesky(ridge, gram.matrix)
-            built = jnp.ceil(rows.astype(point.v.dtype) * (size / x.shape[0]) - 1e-3)
-            full = solve(-point.grad), jnp.zeros((), jnp.int32)
-            searched = lambda: _searched_change(objective, point, hessian, ridge, solve)
-            choose = lambda a, b: jnp.where(needs_search, a, b)
-            change, products = lax.cond(
-                any_under_vmap(needs_search & is_used),
-                lambda: jax.tree.map(choose, searched(), full),
-                lambda: full,
-            )
+        solve = precondition(hessian.diagonal, ridge)
+        built = size if system == "cholesky" else 0
+        change, products = _searched_change(objective, point, hessian, ridge, solve)
         # Scores anew: added up, their rounding errors would hide the residual.
         new = objective.at(point.v + change)
-        is_better = _is_better(new, point, change, search.needs_search)
-        searches_next = ~is_better if precondition is None else jnp.ones((), bool)
+        is_better = (new.value < point.value) | (new.residual < point.residual)
+        is_better &= jnp.isfinite(new.value)
         return Search(
-            steps=search.steps + (is_better | search.needs_search).astype(jnp.int32),
+            steps=search.steps + 1,
             point=jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, point),
-            gram=gram,
-            needs_search=searches_next,
-            is_stuck=~is_better & search.needs_search,
+            is_stuck=~is_better,
             passes=search.passes + products + 1 + jnp.asarray(built, jnp.int32),
         )
 
@@ -239,17 +199,6 @@ def _searched_change(
     return objective.step_length(point, direction, rate) * direction, products
 
 
-def _is_better(new: Point, point: Point, change: Array, is_searched: Array) -> Array:
-    """Whether a step is kept: the objective falls, or the residual does where it is rounded.
-
-    A step of length 1 without a search must make the objective fall by a share of its slope.
-    """
-    rounding = 16 * jnp.finfo(point.v.dtype).eps * point.value
-    goal = point.value + STEEPNESS * dot(point.grad, change) + rounding
-    is_better = (new.value < point.value) | (new.residual < point.residual)
-    return is_better & (is_searched | (new.value <= goal)) & jnp.isfinite(new.value)
-
-
 @solver
 def newton(
     lam: float,
@@ -273,24 +222,18 @@ def newton(
     risk and S the Hessian: g = lam w + X'u, H = lam I + X'SX, by products with S. The conjugate
     gradients are preconditioned by a Cholesky factor of H, of which one step is exact up to
     rounding, by the diagonal of H, or by the eigenvectors of X'X, the same for all weights and lam.
-    With system="update" a step tries t = 1 and d by the factor alone first. It is kept where the
-    objective falls by at least 1/100 of its slope at 0, up to rounding; else the step is as above.
-    On a path over lam it starts from the step for the new lam with the last H, if that is better.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
         loss: one with a continuous slope: squared_hinge, smooth_hinge, logistic, squared,
             squared_eps_insensitive, rank_squared_hinge; or of your own, with `Loss.curvature`.
         bias: "none", "feature" (regularised) or "free", which a ranking loss does not take.
-        system: "cholesky", which forms H; "update", which keeps H in the state and adds the rows
-            whose curvature has changed: with losses of piecewise constant curvature, such as
-            squared_hinge, the fastest for paths over lam, as in `select`, on up to 512 columns;
-            "cg", which computes products with H only; or "eigen", for many runs on the same rows of
-            more columns. None: "cholesky" for dense rows of at most 512 columns, else "cg". A
-            ranking loss takes "cg".
+        system: "cholesky", which forms H; "cg", which computes products with H only; or "eigen",
+            for many runs on the same rows. None: "cholesky" for dense rows of at most 512 columns,
+            else "cg". A ranking loss takes "cg".
         tol: relative duality gap to stop at, > 0; None: 1e-6; `fit(tol=)` overrides it.
         rounds: Newton steps of one update, at most; a whole number. An update ends once `tol` is
-            met, or where rounding leaves no descent. Full steps that fail are not counted.
+            met, or where rounding leaves no descent.
 
     Returns:
         A solver on all rows; an update uses all of them. Model `Linear`, with the derivatives of
@@ -298,8 +241,7 @@ def newton(
         |g|^2 / (2 lam P), where P is the objective. That is the duality gap of the slopes at w,
         relative to P. With a free bias it is the gap to second order, where H_wb and H_bb are from
         the column of b in H: (|g_w - H_wb g_b / H_bb|^2 / (2 lam) + g_b^2 / (2 H_bb)) / P. `evals`
-        counts n for each gradient, each step of conjugate gradients and each row of H. With
-        system="update" each row of H counts the rows whose curvature has changed.
+        counts n for each gradient, each step of conjugate gradients and each row of H.
 
     Raises:
         ValueError: lam or tol not a single positive number, rounds not from 1 to 1,000, a
@@ -326,7 +268,7 @@ def newton(
     check_positive(lam=lam, tol=tol)
     check_choice("bias", bias, ("none", "feature", "free"))
     if system is not None:
-        check_choice("system", system, ("cholesky", "update", "cg", "eigen"))
+        check_choice("system", system, ("cholesky", "cg", "eigen"))
     check_whole("rounds", rounds, most=MOST_ROUNDS)
     if not is_smooth(loss):
         raise ValueError(
@@ -340,11 +282,7 @@ def newton(
     def init(key, data):
         dtype = accum_dtype(data.x)
         v = jnp.zeros(data.x.shape[-1] + constant, dtype)
-        path = None
-        if system == "update":
-            zero = jnp.zeros((), dtype)
-            path = NewtonPath(no_gram(data.x, constant), zero, v, jnp.zeros((), bool))
-        return NewtonState(v, data.weight.astype(dtype), jnp.zeros((), jnp.int32), path)
+        return NewtonState(v, data.weight.astype(dtype), jnp.zeros((), jnp.int32))
 
     def update(state, batch):
         dtype, static_loss = state.v.dtype, as_static(loss)
@@ -354,27 +292,19 @@ def newton(
         most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
         risk = second_order_of(unwrap_static(static_loss), batch._replace(weight=state.weight))
         objective = Objective(batch.x, _ridge(strength, state.v, bias), risk, bias)
-        first, risk_before, value_before, tries = _first_point(objective, state)
+        first, zero = objective.at(state.v), jnp.zeros((), jnp.int32)
         form = "centred" if couples_rows(loss) else system or system_for(batch.x)
-        zero = jnp.zeros((), jnp.int32)
-        needs_search = jnp.asarray(form != "update")
-        gram = None if state.path is None else state.path.gram
-        start = Search(zero, first, gram, needs_search, zero > 0, tries)
-        search = _minimise(objective, start, limit, form, most)
+        search = _minimise(objective, Search(zero, first, zero > 0, zero + 1), limit, form, most)
         last, n = search.point, batch.y.shape[0]
         info = Info(
-            loss=risk_before,
+            loss=first.risk,
             residual=last.residual,
-            progress=(value_before - last.value)[None],
+            progress=(first.value - last.value)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=jnp.full((), batch.x.shape[1], jnp.int32),
             evals=search.passes.astype(last.residual.dtype) * n,
         )
-        path = None
-        if search.gram is not None:
-            risk_grad = last.grad - objective.ridge * last.v
-            path = NewtonPath(search.gram, last.risk, risk_grad, zero > 0)
-        return NewtonState(last.v, state.weight, state.steps + search.steps, path), info
+        return NewtonState(last.v, state.weight, state.steps + search.steps), info
 
     def model(state, data=None):
         w, b = (state.v[:-1], state.v[-1]) if constant else (state.v, jnp.zeros((), state.v.dtype))
@@ -390,37 +320,6 @@ def newton(
         True,
         targets="labels" if loss.labels else "real",
         hooks=Hooks(tol=tol, layout=packed_by_reference, validate=getattr(loss, "validate", None)),
-    )
-
-
-def _first_point(objective: Objective, state: NewtonState) -> tuple[Point, Array, Array, Array]:
-    """The point to start from, the risk and the objective at the weights of the state, and passes.
-
-    On a path it is the Newton step for the new lam with the matrix of the last step, if its
-    objective is smaller. For piecewise quadratic losses it is the solution if no row changes sides.
-    """
-    v, path = state.v, state.path
-    if path is None:
-        point = objective.at(v)
-        return point, point.risk, point.value, jnp.ones((), jnp.int32)
-    grad = objective.ridge * v + path.risk_grad
-    value = dot(objective.ridge * v, v) / 2 + path.risk
-    step = lambda: v - cholesky(objective.ridge, path.gram.matrix)(grad)
-    predicted = lax.cond(any_under_vmap(path.predicts), step, lambda: v)
-    point = objective.at(jnp.where(path.predicts, predicted, v))
-    is_worse = path.predicts & ~(point.value <= value)
-    either = lambda new, old: jnp.where(is_worse, new, old)
-    point = lax.cond(
-        any_under_vmap(is_worse),
-        lambda: jax.tree.map(either, objective.at(v), point),
-        lambda: point,
-    )
-    known = path.predicts & ~is_worse
-    return (
-        point,
-        jnp.where(known, path.risk, point.risk),
-        jnp.where(known, value, point.value),
-        1 + is_worse.astype(jnp.int32),
     )
 
 
