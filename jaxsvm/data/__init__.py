@@ -5,11 +5,11 @@ Chunks are for data larger than memory.
 
 from .assemble import Loaded as Loaded
 from .catalogue import breast_cancer as breast_cancer
-from .catalogue import load as load
 from .chunking import Chunks as Chunks
 from .chunking import chunks as chunks
 from .class_numbers import encode as encode
 from .csv import load_csv as load_csv
+from .files import load as load
 from .fold_numbers import folds as folds
 from .formats import load_file as load_file
 from .from_arrays import dataset as dataset
