@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -107,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         except ImportError as error:
             say(f"error: the command needs {error.name or error}: pip install 'jaxsvm[cli]'")
-        except (ValueError, TypeError, OSError, OverflowError, MemoryError) as error:
+        except (ValueError, TypeError, OSError, RuntimeError, MemoryError) as error:
             say(f"error: {str(error) or 'not enough memory for these rows'}")
         return 2
 
@@ -131,7 +132,7 @@ def check(args: Any) -> None:
     """
     known = vars(args)
     out = known.get("model" if args.command == "train" else "out")
-    names = ["file", "test"] if args.command == "train" else ["file", "model"]
+    names = ("file", "test" if args.command == "train" else "model")
     for path in (known[name] for name in names if known.get(name) is not None):
         if not os.path.isfile(path):
             raise FileNotFoundError(f"there is no file {path}")
@@ -190,18 +191,19 @@ def train(args: Any) -> None:
     from .files import atomic_path
 
     rows = read(args.file, args.target)
-    saved = {"target": args.target, "words": [], "columns": None, "first": rows.first}
-    saved["width"] = rows.x.shape[1]
-    if hasattr(rows.x, "columns"):
-        saved |= {"columns": list(rows.x.columns), "words": word_columns(rows.x)}
+    saved = {"target": args.target, "first": rows.first, "width": rows.x.shape[1]}
+    saved["columns"] = list(rows.x) if hasattr(rows.x, "columns") else None
+    saved["words"] = word_columns(rows.x)
     rows = clean(rows, saved, args.file)
-    if rows.y is not None and rows.y.dtype.kind == "U":
+    if args.target is not None and rows.y.dtype.kind == "U":
         saved["words"].append(args.target)  # of other files the same text
     name = args.machine or machine_of(rows)
     saved["machine"], kind, machine = name, MACHINES[name], made(name, args)
     if rows.y is None and kind != "none":
         shown = ", ".join(map(repr, saved["columns"] or ()))
         raise ValueError(f"{name} needs targets: name their column, --target, one of {shown}")
+    if kind in ("numbers", "grades") and rows.y.dtype.kind == "U":
+        raise ValueError(f"{name} needs numbers, and {args.target!r} holds words: take SVC")
     known, many = machine.get_params(), kind == "classes" and len(set(rows.y)) != 2
     odd = [key for key, value in CERTIFIED.items() if known.get(key, value) != value]
     if args.certificate and (odd or many or not {"C", "tol"} <= known.keys() or "nu" in known):
@@ -209,25 +211,24 @@ def train(args: Any) -> None:
             "--certificate is for SVC, LinearSVC, SVR and LinearSVR, of two classes or of numbers, "
             "without class_weight, penalty and intercept_scaling"
         )
-    describe("read", args.file, rows, kind)
+    describe(args.file, rows, kind)
     if rows.query is not None and name != "Ranker":
         warnings.warn(
             f"{args.file} has queries (qid), which {name} does not use: --machine Ranker ranks the "
             "rows of each",
             stacklevel=2,
         )
+        rows = rows._replace(query=None)
     test = None
     if args.test is not None:
         test = clean(read(args.test, args.target, saved), saved, args.test)
-        describe("read", args.test, test, kind)
+        describe(args.test, test, kind)
     elif args.hold_out is not None:
-        grouped = name == "Ranker" and rows.query is not None
-        splitter = GroupShuffleSplit if grouped else ShuffleSplit
+        splitter = ShuffleSplit if rows.query is None else GroupShuffleSplit  # of whole queries
         cut = splitter(1, test_size=args.hold_out, random_state=args.seed)
         rows, test = (taken(rows, some) for some in next(cut.split(rows.x, groups=rows.query)))
     pipeline = pipeline_of(rows.x, saved, machine)
-    given = {"machine__sample_weight": rows.weight}
-    given |= {"machine__qid": rows.query} if name == "Ranker" else {}
+    given = {"machine__sample_weight": rows.weight, "machine__qid": rows.query}
     given = {key: value for key, value in given.items() if value is not None}
     if args.grid:
         pipeline.set_params(**choice(args, kind, pipeline, rows, given))
@@ -259,24 +260,21 @@ def predict(args: Any) -> None:
     x, pipeline = matched(rows.x, saved, args.file), saved["pipeline"]
     if args.probability and not hasattr(pipeline, "predict_proba"):
         raise ValueError(f"{args.model} has no probabilities: train it with --probability")
+    with contextlib.redirect_stdout(sys.stdout if args.out else sys.stderr):
+        describe(args.file, rows, "none")
+        if rows.y is not None and (kind := MACHINES[saved["machine"]]) != "none":
+            line("error", error_of(kind, pipeline, clean(rows, saved, args.file)))
     with progress("predicting"):
         values = (pipeline.predict_proba if args.probability else pipeline.predict)(x)
     with contextlib.ExitStack() as stack:
-        stream, report = sys.stdout, sys.stderr
+        stream = sys.stdout
         if args.out is not None:
             path = stack.enter_context(atomic_path(args.out))
-            stream, report = stack.enter_context(open(path, "w", newline="")), sys.stdout
-        if args.probability:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerows([pipeline.classes_.tolist(), *values.tolist()])
-        else:
-            stream.writelines(f"{value}\n" for value in values.tolist())
-    with contextlib.redirect_stdout(report):
-        describe("read", args.file, rows._replace(y=None), "none")
-        if rows.y is not None and (kind := MACHINES[saved["machine"]]) != "none":
-            line("error", error_of(kind, pipeline, clean(rows, saved, args.file)))
-        if args.out is not None:
-            line("predictions", args.out)
+            stream = stack.enter_context(open(path, "w", newline=""))
+        head = [pipeline.classes_.tolist()] if args.probability else []
+        csv.writer(stream, lineterminator="\n").writerows([*head, *values.reshape(len(values), -1)])
+    if args.out is not None:
+        line("predictions", args.out)
 
 
 def matched(x: Any, saved: Mapping, path: str) -> Any:
@@ -342,13 +340,13 @@ def taken(rows: Any, places: Any) -> Any:
     return type(rows)(x, *some, rows.first)
 
 
-def describe(head: str, path: str, rows: Any, kind: str) -> None:
+def describe(path: str, rows: Any, kind: str) -> None:
     """Print a line on the rows of a file."""
     text = f"{path}: {rows.x.shape[0]} rows, {rows.x.shape[1]} columns"
-    if rows.y is not None and kind == "classes":
-        names = sorted(set(rows.y.tolist()))
-        text += f", classes {', '.join(map(str, names[:10]))}{', ...' if len(names) > 10 else ''}"
-    line(head, text if rows.query is None else f"{text}, {len(set(rows.query))} queries")
+    if kind == "classes":
+        names = list(map(str, sorted(set(rows.y.tolist()))))
+        text += f", classes {', '.join(names[:10] + ['...'] * (len(names) > 10))}"
+    line("read", text if rows.query is None else f"{text}, {len(set(rows.query))} queries")
 
 
 def machine_of(rows: Any) -> str:
@@ -415,10 +413,9 @@ def pipeline_of(x: Any, saved: Mapping, machine: Any) -> Any:
     else:
         one_hot = OneHotEncoder(handle_unknown="ignore")
         words = make_pipeline(SimpleImputer(strategy="most_frequent"), one_hot)
-        of_words = [name for name in saved["columns"] if name in saved["words"]]
-        others = [name for name in saved["columns"] if name not in saved["words"]]
-        parts = [("words", words, of_words), ("numbers", numbers, others)]
-        rows = ColumnTransformer([part for part in parts if part[2]])
+        of_words = [name for name in x if name in saved["words"]]
+        others = [name for name in x if name not in saved["words"]]
+        rows = ColumnTransformer([("words", words, of_words), ("numbers", numbers, others)])
     return Pipeline([("rows", rows), ("machine", machine)])
 
 
@@ -460,13 +457,13 @@ def error_of(kind: str, pipeline: Any, rows: Any) -> str:
     if kind == "none":
         return f"{np.mean(values < 0):.2%} of {n} rows lie outside"
     if kind == "classes":
-        return f"{np.mean(values != rows.y.astype(values.dtype)):.2%} of {n} rows"
+        return f"{np.mean(values != rows.y):.2%} of {n} rows"
     if kind == "numbers":
         square = np.mean((values - rows.y) ** 2)
         return f"{square**0.5:.6g} (root mean square), R2 {1 - square / np.var(rows.y):.4f}"
     data = jaxsvm.dataset(values[:, None], rows.y, query=rows.query, task="ranking")
-    model = jaxsvm.models.Linear(jnp.ones(1), jnp.zeros(()))
-    right = float(jaxsvm.objectives.pair_accuracy_on(data)(model))
+    probe = jaxsvm.objectives.pair_accuracy_on(data)
+    right = float(probe(jaxsvm.models.Linear(jnp.ones(1), jnp.zeros(()))))
     return f"{1 - right:.2%} of the pairs of a query, concordance {right:.4f}"
 
 
@@ -536,8 +533,7 @@ def first_job(args: Any) -> None:
     landmarks, passes, batch = 128, 200, 8
     print(f"jaxsvm {__version__} on JAX {jax.__version__}, {jax.devices()[0].device_kind}\n")
     key_split, key = jax.random.split(jax.random.key(0))
-    rows = jaxsvm.data.breast_cancer()
-    parts = jaxsvm.data.split(key_split, rows, 3, 1, 1)
+    parts = jaxsvm.data.split(key_split, jaxsvm.data.breast_cancer(), 3, 1, 1)
     scale = jaxsvm.data.standardize(parts[0].x)
     training, validation, test = (part._replace(x=scale(part.x)) for part in parts)
 
@@ -551,7 +547,7 @@ def first_job(args: Any) -> None:
         return model, jaxsvm.error_on(validation)(model)
 
     print(
-        f"breast_cancer: {len(rows.y)} rows, {rows.x.shape[1]} columns, standardised; "
+        f"breast_cancer: {training.x.shape[1]} columns, standardised; "
         f"{len(training.y)} train, {len(validation.y)} validation, {len(test.y)} test\n"
         f"ASSET on {landmarks} Nystrom features, {len(lams)} lambdas x {len(sigmas)} sigmas, "
         f"{passes} passes in batches of {batch}, one program",
@@ -565,18 +561,18 @@ def first_job(args: Any) -> None:
     print(f"\nvalidation error\n{table}\n")
     lam, sigma = table.best["lam"], table.best["sigma"]
     # at this tolerance the certificate is below 0.1 % at any point of the grid
-    C = jaxsvm.C_from_lam(lam, len(training.y))
-    machine = jaxsvm.decomposition(C, kernels.rbf(sigma), bias="none", tol=1e-5)
-    exact: Any = jaxsvm.fit(machine, training, jax.random.key(0)).model
+    how: Any = {"C": jaxsvm.C_from_lam(lam, len(training.y)), "bias": "none", "tol": 1e-5}
+    machine = jaxsvm.decomposition(kernel=kernels.rbf(sigma), **how)
+    exact: Any = jaxsvm.fit(machine, training, key).model
     proof = jaxsvm.certificate(exact, training, lam)
-    approximate = jax.tree.map(lambda leaf: leaf[table.place], models)
-    wrong = jax.jit(jaxsvm.error_on(test))
+    approximate, wrong = jax.tree.map(lambda a: a[table.place], models), jaxsvm.error_on(test)
     line("chosen", f"lambda = {lam:.1e}, sigma = {sigma:.2f}: the least error")
     line("test error", f"{float(wrong(approximate)):.2%} on {landmarks} features")
-    line("", f"{float(wrong(exact)):.2%} exact, {len(exact.support().index)} support vectors")
+    points = f"{len(exact.support().index)} support vectors"
+    line("exact machine", f"test error {float(wrong(exact)):.2%}, {points}")
     line("certificate", f"{bounds(proof)}: within {100 * float(proof.gap / proof.dual):.1g} %")
-    first, again = times[1] - times[0], times[2] - times[1]
-    line("time", f"{again:.2f} s for the {errors.size} runs, {first:.2f} s with compilation")
+    first, again = (f"{after - before:.2f} s" for before, after in itertools.pairwise(times))
+    line("time", f"{again} for the {errors.size} runs, {first} with compilation")
     try:
         import matplotlib
 

@@ -63,16 +63,15 @@ def load(path: str | os.PathLike, target: str | None = None, *, task: str | None
             f"one of {_names(x.columns)}" if hasattr(x, "columns") else "the file has no array y"
         )
         raise ValueError(f"name the column of targets, load(path, target=...): {names}")
-    if hasattr(x, "columns"):
-        words = word_columns(x)
-        strange = [name for name in x if name in words or x[name].isna().any()]
-        if strange:
-            raise ValueError(
-                f"{os.fspath(path)} has words or missing cells in {_names(strange)}: read it by "
-                "pandas, and fit make_pipeline(make_column_transformer((OneHotEncoder("
-                f"handle_unknown='ignore'), {words}), remainder=SimpleImputer()), SVC()), or take "
-                "python -m jaxsvm train"
-            )
+    words = word_columns(x)
+    strange = hasattr(x, "columns") and [k for k in x if k in words or x[k].isna().any()]
+    if strange:
+        raise ValueError(
+            f"{os.fspath(path)} has words or missing cells in {_names(strange)}: read it by "
+            "pandas, and fit make_pipeline(make_column_transformer((OneHotEncoder("
+            f"handle_unknown='ignore'), {words}), remainder=SimpleImputer()), SVC()), or take "
+            "python -m jaxsvm train"
+        )
     return dataset(x, y, weight, query=query, task=task)
 
 
@@ -109,8 +108,8 @@ def read(path: str | os.PathLike, target: str | None = None, like: Mapping | Non
 
 
 def word_columns(x: Any) -> list:
-    """The names of the columns of a data frame that hold no numbers."""
-    return list(x.select_dtypes(exclude=["number", "bool"]).columns)
+    """The names of the columns of a data frame that hold no numbers; none of other rows."""
+    return list(x.select_dtypes(exclude=["number", "bool"])) if hasattr(x, "columns") else []
 
 
 def _table(path: str, kind: str, target: str | None, words: list | None) -> Rows:
