@@ -13,8 +13,8 @@ by_seed: the case of accuracy whose epochs differ most, a9a with C = 32, by five
 by_rows: a9a with C = 32 and C = 1 by five draws of 10,000 rows and 2,000 test rows, a seed with each: accuracy below SVC's on the
 same rows.
 maintenance: BSCA on ijcnn1 with all partners or 59, by golden section or look-up: the time of one maintenance, a scan over
-newcomers to a full state that stays as it is, less a scan that does nothing, in a process as it is and in one with
-`jaxsvm.fast_loops(10**9)`; its share of 5 epochs; accuracy over the later half of 50 epochs.
+newcomers to a full state that stays as it is, less a scan that does nothing; its share of 5 epochs; accuracy over the later
+half of 50 epochs.
 stop: BSCA and ACF-BSCA on ijcnn1 until the rule of the paper says so, with 0.01 and 0.001, 60 epochs at most.
 seeds: ten seeds in one program: primal value and accuracy after every epoch, mean and deviation, 200 points; ijcnn1 by 10,000
 rows, three others by 5,000.
@@ -24,7 +24,7 @@ place of that function, sum_i alpha_i - |w|^2 / 2, which is no bound.
 online: one pass in ten orders: mistakes y f <= 0 of the function before it sees the label, and the test error of what stands at
 the end; online gradient descent with all its points, and BSCA after one and five passes (its mistakes are of the first).
 step: one step of BSGD on a full budget of 500 points beside a plain C loop (budget_step.c, compiled by the system's cc), in
-turns; in a process as it is, and in one with `jaxsvm.fast_loops(10**9)`.
+turns.
 figure: accuracy, dual, maintenance, stop, seeds and online as pictures.
 
 `--rows`, `--epochs`: at most so many; `--out`: another folder for the results.
@@ -35,7 +35,6 @@ from __future__ import annotations
 import argparse
 import csv
 import ctypes
-import json
 import pathlib
 import shutil
 import subprocess
@@ -287,7 +286,7 @@ WAYS = [(partners, search) for partners in (None, 59) for search in ("golden", "
 def maintenance(options) -> None:
     """Partners and search: time of a maintenance, its share, accuracy."""
     problem, size, epochs, rows = Problem("ijcnn1", min(20_000, options.rows), 32, 2), 500, min(5, options.epochs), []
-    alone, fast, runs = alone_us(options), in_fast_process("maintenance", options), {}
+    alone, runs = alone_us(options), {}
     for k, (partners, search) in enumerate(WAYS):
         maintain = counted(partners=partners, search=search)
         models = each(problem.fit("BSCA", size, min(50, options.epochs), maintain=maintain).info.probe)
@@ -299,7 +298,7 @@ def maintenance(options) -> None:
             "maintenances": int(runs[k]().memory),
         }
         row |= {f"accuracy_{name}": v for name, v in spread([problem.accuracy(m) for m in later(models)]).items()}
-        rows.append(row | {"us_a_maintenance": f"{alone[k]:.2f}", "us_with_fast_loops": f"{fast[k]:.2f}"})
+        rows.append(row | {"us_a_maintenance": f"{alone[k]:.2f}"})
     whole = common.side_by_side(runs, 3)
     for k, row in enumerate(rows):
         seconds = np.median(whole[k])
@@ -317,13 +316,6 @@ def alone_us(options) -> list[float]:
     scans["none"] = newcomers(problem, None, state)
     alone = common.side_by_side(scans, 9)
     return [1e6 * float(np.median(alone[way]) - np.median(alone["none"])) / NEWCOMERS for way in WAYS]
-
-
-def in_fast_process(part: str, options) -> list:
-    """What a part measures in a process with fast loops."""
-    command = [sys.executable, "-m", "benchmarks.budget", part, "--fast", "--rows", str(options.rows)]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(ended.stdout.splitlines()[-1])
 
 
 NEWCOMERS = 5_000
@@ -492,12 +484,7 @@ def online(options) -> None:
 
 
 def step(options) -> None:
-    """Ours beside plain C, in this process and in one with fast loops."""
-    common.write("budget_step", steps(options) + in_fast_process("step", options))
-
-
-def steps(options) -> list[dict]:
-    """Microseconds a step, in this process."""
+    """Microseconds of our step beside plain C."""
     rows, size = [], 500
     with tempfile.TemporaryDirectory() as place:
         plain = plain_c(place)
@@ -513,14 +500,14 @@ def steps(options) -> list[dict]:
                 ways["c"] = plain(flush(before.solver.f), np.asarray(data.x), np.asarray(data.y), order, gamma, lam, count)
             took = common.side_by_side(ways, 7)
             ours_s, us = np.array(took["ours"]), lambda seconds, count=count: f"{1e6 / count * np.median(seconds):.2f}"
-            row = {"data": name, "d": x.shape[1], "rows": len(y), "budget": size, "fast_loops": options.fast, "us": us(ours_s)}
+            row = {"data": name, "d": x.shape[1], "rows": len(y), "budget": size, "us": us(ours_s)}
             row["violations"] = f"{(ours().evals / count - size) / 59:.3f}"  # each brought 59 kernel values more
             row |= dict.fromkeys(("c_us", "ratio", "c_violations"), "")
             if plain:
                 row |= {"c_us": us(took["c"]), "ratio": f"{np.median(ours_s / took['c']):.2f}"}
                 row["c_violations"] = f"{ways['c']() / count:.3f}"
             rows.append(row)
-    return rows
+    common.write("budget_step", rows)
 
 
 def plain_c(place: str):
@@ -698,18 +685,13 @@ def draw_maintenance(rows: list[dict]):
     """Figure 7: time by partners and search, and accuracy."""
     drawn, (axes,) = panels(1, 3)
     names = [f"{row['partners']}, {row['search']}" for row in rows]
-    for ax, fields, what in ((axes[0], ("us_a_maintenance", "us_with_fast_loops"), "microseconds a maintenance"),
-                             (axes[1], ("seconds",), "seconds of five epochs"),
-                             (axes[2], ("accuracy_mean",), "test accuracy in per cent")):  # fmt: skip
-        places = np.arange(len(rows))
-        for k, field in enumerate(fields):
-            label = {"us_a_maintenance": "as it is", "us_with_fast_loops": "with fast loops"}.get(field)
-            deviation = common.column(rows, "accuracy_deviation") if field == "accuracy_mean" else None
-            width = 0.8 / len(fields)
-            ax.bar(places + (k - (len(fields) - 1) / 2) * width, common.column(rows, field), width, yerr=deviation, label=label)
-        ax.set_xticks(places, names, fontsize=7)
+    for ax, field, what in ((axes[0], "us_a_maintenance", "microseconds a maintenance"),
+                            (axes[1], "seconds", "seconds of five epochs"),
+                            (axes[2], "accuracy_mean", "test accuracy in per cent")):  # fmt: skip
+        deviation = common.column(rows, "accuracy_deviation") if field == "accuracy_mean" else None
+        ax.bar(np.arange(len(rows)), common.column(rows, field), yerr=deviation)
+        ax.set_xticks(np.arange(len(rows)), names, fontsize=7)
         ax.set_ylabel(what)
-    axes[0].legend(fontsize=7)
     axes[2].set_ylim(98.5, 100)
     axes[1].set_xlabel("partners, search")
     return drawn
@@ -740,13 +722,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10**9)
     parser.add_argument("--epochs", type=int, default=10**9)
     parser.add_argument("--out", type=pathlib.Path, default=common.RESULTS)
-    parser.add_argument("--fast", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if set(options.parts) - set(known):
         parser.error(f"no such part: {', '.join(sorted(set(options.parts) - set(known)))}")
-    if options.fast:  # the second process of these parts
-        jaxsvm.fast_loops(10**9)
-        return print(json.dumps({"step": steps, "maintenance": alone_us}[options.parts[0]](options)))
     common.RESULTS = options.out
     common.RESULTS.mkdir(parents=True, exist_ok=True)
     print(common.device())

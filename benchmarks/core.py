@@ -6,15 +6,11 @@ linear solvers; kernel SDCA on 3,000 rows to a relative gap of 1e-3, its certifi
 
 steps: microseconds a step with one row, for averaged Pegasos through `fit`'s own piece, beside a bare scan of the same
 arithmetic, linear SDCA, and SGDClassifier(average=True) per row (slope between 5 and 25 epochs), and minibatches
-of 64, per row; with and without
-`jaxsvm.fast_loops()`, each in a process of its own.
+of 64, per row.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 import time
 import warnings
@@ -152,28 +148,14 @@ def draw(rows: list[dict]) -> None:
 
 
 def steps() -> None:
-    """Cost of a step with one row, with and without the flag, each in a process of its own."""
-    from .common import write
-
-    rows = []
-    for flag in (False, True):
-        command = [sys.executable, "-m", "benchmarks.core", "one-process", str(int(flag))]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=dict(os.environ)).stdout
-        rows += [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    write("core_steps", rows)
-
-
-def one_process(flag: bool) -> None:
-    """The measurements of `steps` in this process."""
-    import jaxsvm
-
-    if flag:
-        jaxsvm.fast_loops()
+    """Cost of a step with one row."""
     import jax
     import jax.numpy as jnp
     from sklearn.linear_model import SGDClassifier
 
-    from .common import load, side_by_side
+    import jaxsvm
+
+    from .common import load, side_by_side, write
 
     def bare(data, lam, index):
         """Pegasos with projection and running mean, as short as it can be written: what the loop should cost."""
@@ -190,6 +172,7 @@ def one_process(flag: bool) -> None:
         zero = jnp.zeros(data.x.shape[1])
         return jax.lax.scan(body, (zero, zero, jnp.float32(2)), index)[0][:2]
 
+    rows = []
     for name, limit in (("ijcnn1", 20_000), ("a9a", 20_000), ("mnist", 5_000)):
         x, y = load(name)
         x, y = x[:limit], y[:limit]
@@ -223,21 +206,19 @@ def one_process(flag: bool) -> None:
         micro = {k: 1e6 * float(np.median(v)) / count for k, v in seconds.items() if not k.startswith("sgd")}
         slope = [(b - a) / (20 * len(y)) * 1e6 for a, b in zip(seconds["sgd 5"], seconds["sgd 25"], strict=True)]
         ratio = [a / b for a, b in zip(seconds["averaged pegasos"], seconds["bare scan"], strict=True)]
-        row = {"data": name, "d": x.shape[1], "fast_loops": flag}
+        row = {"data": name, "d": x.shape[1]}
         row |= {f"{k.replace(' ', '_')}_us_a_row": round(v, 3) for k, v in micro.items()}
         row |= {"SGDClassifier_us_a_row": round(float(np.median(slope)), 3), "pegasos_to_bare": round(float(np.median(ratio)), 2)}
         row["SGDClassifier_to_pegasos"] = round(row["SGDClassifier_us_a_row"] / row["averaged_pegasos_us_a_row"], 2)
-        print(json.dumps(row), flush=True)
+        print(row, flush=True)
+        rows.append(row)
+    write("core_steps", rows)
 
 
 def main() -> None:
     """Run what the command line names, or everything."""
-    names = sys.argv[1:] or ["convergence", "steps"]
-    if names[0] == "one-process":
-        return one_process(bool(int(names[1])))
-    for name in names:
+    for name in sys.argv[1:] or ["convergence", "steps"]:
         {"convergence": convergence, "steps": steps}[name]()
-    return None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Microseconds of a step on one row, with and without the flag of `jaxsvm.fast_loops`, on the JAX of each interpreter named.
+"""Microseconds of a step on one row, with and without the flag of XLA for small loops, on the JAX of each interpreter named.
 
     python -m benchmarks.loops                          # on this interpreter
     python -m benchmarks.loops /path/to/other/python    # on others, in turns

@@ -1,24 +1,16 @@
-"""`python -m benchmarks.outputs [kernel] [text] [labels]`: several targets for each row, beside scikit-learn's.
+"""`python -m benchmarks.outputs [kernel] [text]`: several targets for each row, beside scikit-learn's.
 
 kernel: 20 labels on 2,000 rows of 20 columns, the RBF kernel: `fit(multi_output(kernel_svm(...)))` beside one of the labels, and
     `MultiOutputClassifier(SVC)` beside one `SVC`.
 text: the 500 commonest words of reuters as labels of documents that hold the others (7,770 x 7,815, sparse, rows of length 1):
     `estimators.LinearSVC`, and `fit(multi_output(dual_descent(...)))`, beside `OneVsRestClassifier(LinearSVC, n_jobs=2)`.
-labels: 2,000 words as labels, 5,770 documents of 6,315 columns, and 2,000 documents for the mean F1 of the labels.
-    `fit_labels` with three bounds of memory, and with thresholds out of fold, `multi_output` at once and
-    `OneVsRestClassifier`, each in a process of its own: seconds with compilation, and the most memory above that with
-    the documents loaded.
-Of the other parts seconds are medians of five, in turns, after a first call, which is named apart.
+Seconds are medians of five, in turns, after a first call, which is named apart.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import resource
 import statistics
-import subprocess
-import sys
 import time
 
 import jax
@@ -27,15 +19,6 @@ import numpy as np
 from . import common
 
 TARGETS, ROWS, COLUMNS, WORDS = 20, 2000, 20, 500
-LABELS, TRAINED = 2000, 5770
-JOBS = {  # bytes and folds of `fit_labels`
-    "fit_labels, 64 MB": {"memory": 64e6},
-    "fit_labels, 256 MB": {"memory": 256e6},
-    "fit_labels": {},
-    "fit_labels, 3 folds": {"folds": 3},
-    "multi_output": None,
-    "OneVsRestClassifier, n_jobs=2": None,
-}
 
 
 def timed(functions: dict, repeats: int) -> tuple[dict, dict]:
@@ -147,59 +130,13 @@ def text(repeats: int) -> list[dict]:
     ]
 
 
-def one_job(name: str) -> dict:
-    """A job of the part labels, in this process."""
-    import scipy.sparse
-    from sklearn.metrics import f1_score
-    from sklearn.multiclass import OneVsRestClassifier
-    from sklearn.svm import LinearSVC
-
-    import jaxsvm
-
-    x, dense = words(LABELS)
-    y = scipy.sparse.csr_matrix(dense)
-    train, test = slice(0, TRAINED), slice(TRAINED, None)
-    solver, key = jaxsvm.dual_descent(1.0, loss=jaxsvm.losses.squared_hinge), jax.random.key(0)
-    jax.block_until_ready(jax.numpy.zeros(3) + 1)
-    peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    before, start, width = peak(), time.perf_counter(), 0
-    if name == "multi_output":
-        data = jaxsvm.dataset(x[train], y[train])
-        model = jaxsvm.fit(jaxsvm.multi_output(solver, outputs=LABELS), data, key)
-        jax.block_until_ready(model.model)
-    elif name.startswith("OneVsRest"):
-        model = OneVsRestClassifier(LinearSVC(), n_jobs=2).fit(x[train], y[train])
-    else:
-        model = jaxsvm.fit_labels(solver, x[train], y[train], key, progress=False, **JOBS[name])
-        width = model.width
-    seconds, most = time.perf_counter() - start, peak() - before
-    predicted = model.predict(x[test])
-    score = f1_score(dense[test], predicted, average="macro", zero_division=0)
-    return {"job": name, "width": width, "seconds": seconds, "bytes": most, "macro_f1": float(score)}
-
-
-def labels(repeats: int) -> list[dict]:
-    """Each job in a process of its own, the median by seconds of three."""
-    found = []
-    for name in JOBS:
-        command = [sys.executable, "-m", "benchmarks.outputs", "--job", name]
-        runs = [json.loads(subprocess.check_output(command, text=True)) for _ in range(3)]
-        found.append(sorted(runs, key=lambda run: run["seconds"])[1])
-        print(found[-1], flush=True)
-    return found
-
-
 def main() -> None:
     """Run the parts that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", help="kernel, text, labels; none: all")
+    parser.add_argument("parts", nargs="*", help="kernel, text; none: all")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--job", help="of the part labels, in this process")
     args = parser.parse_args()
-    if args.job:
-        print(json.dumps(one_job(args.job)))
-        return
-    parts = {"kernel": kernel, "text": text, "labels": labels}
+    parts = {"kernel": kernel, "text": text}
     for part in args.parts or parts:
         rows = parts[part](args.repeats)
         common.write(f"outputs_{part}", rows)

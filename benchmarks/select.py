@@ -110,13 +110,13 @@ def on_features(job: str) -> dict:
     data, key = jaxsvm.dataset(x, y), jax.random.key(0)
     if kind == "linear":
         axes = {"C": np.logspace(-3, 2, 16)}
-        maker, theirs = lambda C: jaxsvm.newton(1 / (C * 0.8 * len(y)), bias="feature", system="update"), LinearSVC()
+        maker, theirs = lambda C: jaxsvm.newton(1 / (C * 0.8 * len(y)), bias="feature", system="eigen"), LinearSVC()
         their_axes = axes
     else:
         axes = {"C": np.logspace(-2, 1, 8), "gamma": gammas(x)}
         maker = lambda C, gamma: jaxsvm.on_features(
             features.nystrom(jax.random.key(1), kernels.rbf(gamma=gamma), data.x, landmarks=256),
-            jaxsvm.newton(1 / (C * 0.8 * len(y)), bias="feature", system="update"),
+            jaxsvm.newton(1 / (C * 0.8 * len(y)), bias="feature", system="eigen"),
         )
         theirs = make_pipeline(Nystroem(n_components=256, random_state=0), LinearSVC())
         their_axes = {"linearsvc__C": axes["C"], "nystroem__gamma": axes["gamma"]}
