@@ -12,8 +12,8 @@ import numpy as np
 from jax import lax
 
 from .checks import caller_stacklevel, shown, x64_enabled
-from .models import Classifier, Mapped, OneVsOne, OnTable, check_values, decision_values
-from .models.tables import check_table
+from .models import Classifier, Mapped, OneVsOne, check_values, decision_values
+from .models.frames import by_name
 from .numerics import is_traced
 from .objectives.evaluate import in_float64
 from .recipe import check_choice, static, struct
@@ -382,6 +382,7 @@ class Calibrated:
     curve: Any  # stacked `Sigmoid`s or `Isotonic`s of the columns, or a `Temperature`
     coupling: str = static()
     classes: tuple = static()  # their names, in the order of the columns of probabilities
+    columns: tuple = static(default=())  # the names of the columns of rows; (): not known
 
     def __call__(self, x: Any) -> Array:
         """The probabilities of the classes, (n, d) -> (n, k)."""
@@ -390,6 +391,7 @@ class Calibrated:
 
     def predict_proba(self, x: Any) -> Any:
         """As a call, on the host: of any rows, lists too, by few compiled programs."""
+        x = by_name(x, self.columns)
         return self(x) if is_traced(self, x) else decision_values(self, x)
 
     def predict(self, x: Any) -> np.ndarray:
@@ -439,9 +441,9 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
             two classes, nor on a temperature. Structure.
 
     Returns:
-        `Calibrated`: rows -> (n, k) probabilities, in the order of its `classes`; of an `OnTable`
-        inside one. The fit is in float64. In transformations it is in the dtype of the model, and
-        has derivatives in the values and weights.
+        `Calibrated`: rows -> (n, k) probabilities, in the order of its `classes`. The fit is in
+        float64. In transformations it is in the dtype of the model, and has derivatives in the
+        values and weights.
 
     Raises:
         TypeError: model or data of another type. ValueError: method or coupling not one of those
@@ -459,9 +461,6 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
         "temperature" C. Guo and others, ICML 2017.
     """
     coupling = check_method(method, coupling)
-    if isinstance(model, OnTable):
-        check_table(model.table, data, "calibration")
-        return OnTable(model.table, calibrate(model.inner, data, method=method, coupling=coupling))
     if not callable(model) or isinstance(model, type | Calibrated) or hasattr(model, "_fields"):
         raise TypeError(
             "model must be one of decision values, such as result.model or result.classifier, got "
@@ -469,9 +468,9 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
         )
     check_weights("data", data)
     refuse_columns("calibrate", data)
-    names, inner = None, model
+    names, inner, known = None, model, data.classes
     if isinstance(model, Classifier):
-        names, inner = model.classes, model.inner
+        names, inner, known, data = model.classes, model.inner, model, model.named.matched(data)
     to_columns = Columns(inner, coupling)
     columns: Any
     place: Any
@@ -481,7 +480,8 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
     else:
         columns = decision_values(to_columns, data.x)
         place, names = places_of(data, names, number_of_classes(columns, coupling))
-    return calibrate_columns(inner, columns, place, data.weight, method, coupling, names)
+    made = calibrate_columns(inner, columns, place, data.weight, method, coupling, names)
+    return dataclasses.replace(made, columns=() if known is None else known.columns)
 
 
 def refuse_columns(caller: str, data: Batch) -> None:
@@ -584,21 +584,16 @@ def places_of(data: Batch, names: tuple | None, k: int) -> tuple[np.ndarray, tup
     """
     y, used = np.asarray(data.y), np.asarray(data.weight) > 0
     place, own = np.where(y > 0, y, 0).astype(np.int32), data.classes and data.classes.names
-    if own is None and not np.isin(y[used], [*range(k), *([-1] if k == 2 else [])]).all():
+    if not own and not np.isin(y[used], [*range(k), *([-1] if k == 2 else [])]).all():
         raise ValueError(
             f"data must have the labels -1 and +1, or class numbers from 0 to {k - 1}, got "
             f"{np.unique(y[used])[:4].tolist()}: probabilities are those of classes"
         )
-    if own is None:
+    if not own:
         return place, names or ((-1, 1) if k == 2 else tuple(range(k)))
     if names is None and len(own) != k:
         raise ValueError(
             f"data has {len(own)} classes, and the model gives values of {k}: pass "
             "result.classifier, which knows their names"
         )
-    if names is None or names == own:
-        return place, own
-    strange = [name for name in own if name not in names]
-    if strange:
-        raise ValueError(f"data has the class {strange[0]!r}, which is not among {list(names)}")
-    return np.array([names.index(name) for name in own], np.int32)[place], names
+    return place, own

@@ -150,8 +150,7 @@ def keep_programs() -> None:
 
     import jaxsvm
 
-    config: Any = jax.config
-    if config.jax_enable_compilation_cache:
+    if jax.config.jax_enable_compilation_cache:  # type: ignore[attr-defined]
         # a file that another process is writing, or a full disk, only costs a compilation
         warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation")
         jaxsvm.cache_programs()

@@ -10,8 +10,8 @@ import numpy as np
 
 from .calibration import places_of, refuse_columns
 from .checks import shown
-from .models import Classifier, OnTable, check_values, decision_values
-from .models.tables import check_table
+from .models import Classes, Classifier, check_values, classes_of, decision_values
+from .models.frames import by_name
 from .numerics import is_traced
 from .recipe import check_scalars, static, struct
 from .types import Array, Batch, check_weights
@@ -47,6 +47,7 @@ class Conformal:
     weights: Array  # (K, m) of these rows; 0 behind them
     alpha: Array  # () share of targets that may be missed
     classes: tuple = static(default=())  # names; () for real targets
+    columns: tuple = static(default=())  # the names of the columns of rows; (): not known
 
     def __call__(self, x: Any) -> Array:
         """(n, k) truth values, whether a class is in the set; of real targets (n, 2) ends."""
@@ -59,6 +60,7 @@ class Conformal:
 
     def predict(self, x: Any) -> Any:
         """As a call, on the host: of any rows, lists too, by few compiled programs."""
+        x = by_name(x, self.columns)
         return self(x) if is_traced(self, x) else decision_values(self, x)
 
     def sets(self, x: Any) -> list[tuple]:
@@ -140,7 +142,7 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
 
     Returns:
         `Conformal`: rows -> (n, k) truth values, or (n, 2) ends of intervals, which are infinite
-        where there are too few rows; of an `OnTable` inside one.
+        where there are too few rows.
 
     Raises:
         TypeError: model or data of another type. ValueError: alpha not in (0, 1), classes that the
@@ -159,9 +161,6 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
         inference for regression, JASA 113, 2018, algorithm 2.
     """
     check_alpha(alpha)
-    if isinstance(model, OnTable):
-        check_table(model.table, data, "data")
-        return OnTable(model.table, conformal(model.inner, data, alpha))
     if not callable(model) or isinstance(model, type | Conformal) or hasattr(model, "_fields"):
         raise TypeError(
             "model must be one of decision values, such as result.model or result.classifier, got "
@@ -170,12 +169,14 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
     check_weights("data", data)
     refuse_columns("conformal", data)
     names: Any = getattr(model, "classes", None)  # of a `Classifier`, or of probabilities
+    known: Any = classes_of(None, data.classes if names is None else model)
+    data = data if names is None else Classes(names, known.columns).matched(data)
     inner = model.inner if isinstance(model, Classifier) else model
     traced = is_traced(inner, data)
     values = inner(data.x) if traced else decision_values(inner, data.x)
     has_names = names is not None or bool(getattr(data.classes, "names", ()))
     if not has_names and values.ndim == 1:
-        return from_values((inner,), [values], [data.y], [data.weight], alpha, ())
+        return from_values((inner,), [values], [data.y], [data.weight], alpha, known)
     k = 2 if values.ndim == 1 else values.shape[1]
     place: Any
     if traced:
@@ -183,7 +184,8 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
         names = names or ((-1, 1) if values.ndim == 1 else tuple(range(k)))
     else:
         place, names = places_of(data, names, k)
-    return from_values((inner,), [values], [place], [data.weight], alpha, names)
+    known = Classes(tuple(names), known.columns)
+    return from_values((inner,), [values], [place], [data.weight], alpha, known)
 
 
 def check_alpha(alpha: Any) -> None:
@@ -194,17 +196,17 @@ def check_alpha(alpha: Any) -> None:
 
 
 def from_values(
-    models: tuple, values: list, targets: list, weights: list, alpha: Any, names: tuple
+    models: tuple, values: list, targets: list, weights: list, alpha: Any, known: Classes
 ) -> Conformal:
     """Sets of the values of K models at rows that they were not trained on.
 
     Args:
         models: K of them.
         values: of each model (m_k,) or (m_k, classes).
-        targets: of each (m_k,) numbers of classes, or real targets without `names`.
+        targets: of each (m_k,) numbers of classes, or real targets without names.
         weights: of each (m_k,).
         alpha: as of `conformal`.
-        names: of the classes.
+        known: the names of classes and columns.
 
     Raises:
         ValueError: a value of a row of weight above 0 is not finite.
@@ -215,7 +217,7 @@ def from_values(
             check_values(np.asarray(value)[np.asarray(weight) > 0])
         value = jnp.asarray(value)
         weight = jnp.asarray(weight, value.dtype)
-        if names:
+        if known.names:
             number = jnp.asarray(target, jnp.int32)[:, None]
             score = jnp.take_along_axis(class_scores(value[None])[0], number, axis=1)[:, 0]
         else:
@@ -225,4 +227,5 @@ def from_values(
         scores.append(jnp.pad(score[order], room, constant_values=jnp.inf))
         masses.append(jnp.pad(weight[order], room))
     stacked = jnp.stack(scores), jnp.stack(masses)
-    return Conformal(models, *stacked, jnp.asarray(alpha, stacked[0].dtype), tuple(names))
+    level = jnp.asarray(alpha, stacked[0].dtype)
+    return Conformal(models, *stacked, level, known.names, known.columns)

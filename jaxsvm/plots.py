@@ -218,7 +218,7 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
             if two
             else f"0 .. {labels[-1]} where it gives {len(labels)}"
         )
-        raise ValueError(f"labels must be {wanted} a row: number them with jaxsvm.data.encode(y)")
+        raise ValueError(f"labels must be {wanted} a row, such as dataset makes")
     names = model.classes if isinstance(model, Classifier) else ("-1", "+1") if two else labels
     if ax is None:
         ax = plt.subplots(figsize=(5.2, 4.4), layout="constrained")[1]

@@ -268,7 +268,7 @@ def test_names_are_those_of_the_model():
     with pytest.raises(ValueError, match="data has 2 classes, and the model gives values of 3"):
         jaxsvm.calibrate(model.inner, jaxsvm.dataset(X[some], NAMES[some]))
     other = np.where(NAMES == "red", "pink", NAMES)
-    with pytest.raises(ValueError, match="data has the class 'pink', which is not among"):
+    with pytest.raises(ValueError, match="the rows have the class 'pink', which is not among"):
         jaxsvm.calibrate(model, jaxsvm.dataset(X, other, task="multiclass"))
 
 

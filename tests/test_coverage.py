@@ -100,7 +100,9 @@ def test_the_rank_is_exact_where_it_is_whole(n):
 def test_equal_scores_and_sets_without_a_class(alpha):
     values, new = (np.round(RNG.normal(size=(60, 3))).astype(np.float32) for _ in range(2))
     place = RNG.integers(0, 3, 60)
-    made = from_values((None,), [values], [place], [np.ones(60)], alpha, ("a", "b", "c"))
+    made = from_values(
+        (None,), [values], [place], [np.ones(60)], alpha, models.Classes(("a", "b", "c"))
+    )
     scores = [class_score(f, c) for f, c in zip(values, place, strict=True)]
     wanted = [
         [sum(s < class_score(f, c) for s in scores) < (1 - alpha) * 61 - 1e-9 for c in range(3)]
@@ -128,7 +130,7 @@ def test_several_models_are_those_of_the_definition(draw):
     alpha = draw.draw(st.sampled_from([0.1, 0.26, 0.5, 0.8]))
     values, targets = [whole(n, 1)[:, 0] for n in sizes], [whole(n, 1)[:, 0] for n in sizes]
     ones = [np.ones(n, np.float32) for n in sizes]
-    made = from_values((None,) * 3, values, targets, ones, alpha, ())
+    made = from_values((None,) * 3, values, targets, ones, alpha, models.Classes())
     new = whole(3, 4)
     ends, n = made.of_values(new), sum(sizes)
     low = [f - abs(t - v) for f, v, t in each_row(new, values, targets)]

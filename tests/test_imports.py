@@ -37,11 +37,11 @@ LAYERS = (
     ("calibration", "coverage", "data", "machines", "metrics"),
     ("loops",),
     ("api",),
-    ("estimators", "plots", "testing", "cli", "commands", "__main__"),
+    ("estimators", "plots", "testing", "cli", "__main__"),
 )
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
 CORE = {"jax", "optax", "numpy", "chex"}
-EXTRA = {"sklearn": "estimators", "matplotlib": "plots", "narwhals": "models"}
+EXTRA = {"sklearn": "estimators", "matplotlib": "plots"}
 
 
 def module_name(path):
@@ -147,16 +147,10 @@ def test_every_module_has_a_place_in_the_layers(name):
 
 def test_arguments_are_checked_before_jax_is_imported():
     """`import jaxsvm` and the parser of the command line read the standard library only."""
-    own_light = (
-        "jaxsvm.cli",
-        "jaxsvm.commands",
-        "jaxsvm.commands.parser",
-        "jaxsvm.commands.output",
-    )
-    for name in ("jaxsvm", "jaxsvm.__main__", "jaxsvm.names", *own_light):
+    for name in ("jaxsvm", "jaxsvm.__main__", "jaxsvm.cli"):
         lazy = {"jaxsvm.api"} if name == "jaxsvm" else set()  # which only a type checker reads
         found = imports(name, top_only=True) - lazy
-        light = {"jaxsvm", "jaxsvm.__about__", "jaxsvm.names", *own_light}
+        light = {"jaxsvm", "jaxsvm.__about__", "jaxsvm.cli"}
         assert {
             each for each in found if each.split(".")[0] not in sys.stdlib_module_names
         } <= light, name

@@ -319,9 +319,6 @@ def test_a_structured_array_and_signed_times_are_the_same_data():
     for times, expected in ((y, signed), (whole, sign * (1 + np.arange(30)))):
         data = jaxsvm.dataset(x, times, task="survival")
         np.testing.assert_array_equal(data.y, expected.astype("f"))
-    table = {"age": x[:, 0], "ward": np.where(x[:, 1] > 0, "a", "b")}
-    of_table = jaxsvm.dataset(table, y, task="survival")
-    np.testing.assert_array_equal(of_table.y, signed.astype("f"))
     traced = jax.jit(lambda y: jaxsvm.dataset(x, y, task="survival").y)(signed.astype("f"))
     np.testing.assert_array_equal(traced, signed.astype("f"))
 

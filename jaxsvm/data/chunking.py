@@ -47,8 +47,8 @@ class Chunks:
 def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
     """A sequence of batches for `jaxsvm.stream`, each read when it is indexed.
 
-    Chunks of memory maps (`jaxsvm.data.memory_map`, `np.load(path, mmap_mode="r")`) are read from
-    the file, if its rows are contiguous; nothing else stays in memory.
+    Chunks of memory maps, `np.load(path, mmap_mode="r")`, are read from the file, if its rows are
+    contiguous; nothing else stays in memory.
 
     Args:
         x: (n, d) an array or a memory map; or a `Batch`, dense or with `SparseRows`.
@@ -72,10 +72,7 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
             "y), rows=...)"
         )
     if isinstance(x, str | bytes | os.PathLike):
-        raise ValueError(
-            "x is a path: open it first, np.load(path, mmap_mode='r') or "
-            "jaxsvm.data.memory_map(path)"
-        )
+        raise ValueError("x is a path: open it first, np.load(path, mmap_mode='r')")
     if isinstance(x, Batch):
         if y is not None or weight is not None:
             raise ValueError("a Batch has its own targets and weights: leave y and weight out")

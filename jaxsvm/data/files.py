@@ -63,16 +63,10 @@ def load(path: str | os.PathLike, target: str | None = None, *, task: str | None
             f"one of {_names(x.columns)}" if hasattr(x, "columns") else "the file has no array y"
         )
         raise ValueError(f"name the column of targets, load(path, target=...): {names}")
-    words = word_columns(x)
-    strange = hasattr(x, "columns") and [k for k in x if k in words or x[k].isna().any()]
-    if strange:
-        raise ValueError(
-            f"{os.fspath(path)} has words or missing cells in {_names(strange)}: read it by "
-            "pandas, and fit make_pipeline(make_column_transformer((OneHotEncoder("
-            f"handle_unknown='ignore'), {words}), remainder=SimpleImputer()), SVC()), or take "
-            "python -m jaxsvm train"
-        )
-    return dataset(x, y, weight, query=query, task=task)
+    try:
+        return dataset(x, y, weight, query=query, task=task)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)}: {error}") from error
 
 
 def read(path: str | os.PathLike, target: str | None = None, like: Mapping | None = None) -> Rows:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..checks import caller_stacklevel, check_rows, jax_dtype, refuse_masked, shown, x64_enabled
+from ..checks import caller_stacklevel, check_rows, jax_dtype, refuse_masked, x64_enabled
 from ..models import Classes, Labels
-from ..models.tables import is_table
+from ..models.frames import column_names, frame_numbers, is_frame
 from ..numerics import pack_lists, pad_rows
 from ..ranking import check_grades, signed_times
 from ..recipe import check_choice
@@ -20,7 +18,6 @@ from ..types import Batch
 from .class_numbers import encode
 from .fold_numbers import group_numbers
 from .from_scipy import csr, is_mostly_zeros, is_sparse, sparsify, stored_range
-from .tables import holds_words, rows_of_table
 from .target_columns import has_columns, target_columns
 from .traced_rows import is_traced_array, traced_batch
 
@@ -36,9 +33,6 @@ def dataset(
     task: str | None = None,
     classes: Any = None,
     sparse: bool | str = False,
-    target: str | Sequence[str] | None = None,
-    scale: bool = False,
-    like: Batch | None = None,
 ) -> Batch:
     """A data set of rows, targets and weights, which are checked on the host.
 
@@ -49,7 +43,8 @@ def dataset(
     float32. A sparse matrix becomes `SparseRows`, padded to the longest row; it stays sparse.
 
     Args:
-        x: (n, d) numbers, n >= 1, d >= 1; finite. An array, or a sparse matrix of SciPy.
+        x: (n, d) numbers, n >= 1, d >= 1; finite. An array, a sparse matrix of SciPy, or a data
+            frame of pandas or polars, whose names of columns are kept.
         y: (n,) labels, -1 and +1 or any two names, both present; class numbers 0 .. k-1 with
             task="multiclass", all of them present, or strings; real targets with
             task="regression"; grades with task="ranking", of which a larger one is to have a
@@ -69,14 +64,6 @@ def dataset(
             the columns; None: those of a data frame, else 0 .. k-1.
         sparse: True: a dense x becomes sparse; "auto": it does so where linear solvers are faster
             on sparse rows, with more than 64 columns and less than a tenth of the numbers nonzero.
-        target: of a table the name of the column of targets, in place of y. A table is a data frame
-            of pandas, polars or pyarrow, or a dict of columns. A word of a column becomes an
-            indicator, up to 100 of them that are in a thousandth of the rows; the others share one.
-            A missing cell becomes an indicator, and a missing number the mean. What was done is
-            `data.classes.table`; `Fit.predict` does it to other tables. A list of names is of
-            several targets, numbers or labels 0 and 1.
-        scale: whether the numbers of a table are brought to mean 0 and deviation 1.
-        like: of rows of a test set, the data of the training rows: the same columns and classes.
 
     Raises:
         ValueError: shapes or dtypes that do not match, numbers of three or more values as labels, a
@@ -101,71 +88,15 @@ def dataset(
         check_choice("task", task, TASKS)
     y = signed_times(y) if task == "survival" else y
     check_choice("sparse", sparse, (False, True, "auto"))
-    is_of_table = is_table(x) and (scale or isinstance(x, dict) or holds_words(x))
-    if target is not None or like is not None or is_of_table:
-        return _of_table(x, y, weight, target, scale, like, query, task, classes, sparse)
-    if scale:
-        raise ValueError("scale is for tables: take jaxsvm.data.standardize(x)(x) for arrays")
     if y is None:
-        raise ValueError("y is missing: give the targets, or target='name of a column' of a table")
+        raise ValueError("y is missing: give the targets")
+    columns = column_names(x)
+    x = frame_numbers(x) if is_frame(x) else x
     if sparse and not is_sparse(x) and not is_traced_array(x):
         x = numbers("x", x)
         x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
         x = sparsify(x) if x.ndim == 2 and (sparse is True or is_mostly_zeros(x)) else x
-    return checked_batch(x, y, weight, query=query, task=task, classes=classes)
-
-
-def _of_table(
-    x: Any, y: Any, weight: Any, target: Any, scale: bool, like: Any, *options: Any
-) -> Batch:
-    """As `dataset`, of a table; `options` are query, task, classes and sparse."""
-    query, task, classes, sparse = options
-    if not is_table(x):
-        raise TypeError(f"target and like are for tables, such as data frames, got {shown(x)}")
-    table = None
-    if like is not None:
-        table = getattr(getattr(like, "classes", None), "table", None)
-        if table is None:
-            raise ValueError("like must be the data of training rows that came from a table")
-        classes = classes or like.classes.names or None
-        task = task or ("regression" if not like.classes.names else None)
-    if isinstance(target, list | tuple) and len(target) > 1:
-        target = _several(target, like, classes)
-        classes = None if task == "regression" else target
-    elif target is not None:
-        target = str(target[0] if isinstance(target, list | tuple) and target else target)
-    rows, y, table, used = rows_of_table(x, target, y, table, scale)
-    of_used = lambda a: None if a is None else np.asarray(a)[used]
-    for name, a in (("weight", weight), ("query", query)):
-        if isinstance(a, str):
-            raise ValueError(f"{name} is the name {a!r}: pass the column itself, frame[{a!r}]")
-        if a is not None and len(np.asarray(a)) != len(used):
-            raise ValueError(
-                f"{name} must hold one number for each of the {len(used)} rows of the table, got "
-                f"{len(np.asarray(a))}"
-            )
-    weight, query = of_used(weight), of_used(query)
-    data = dataset(rows, y, weight, query=query, task=task, classes=classes, sparse=sparse)
-    named = Classes() if data.classes is None else data.classes
-    return data._replace(classes=dataclasses.replace(named, table=table))
-
-
-def _several(target: Sequence[str], like: Any, classes: Any) -> list[str]:
-    """The names of several columns of targets, in the order of those of the training rows."""
-    names = [str(name) for name in target]
-    if len(set(names)) < len(names):
-        raise ValueError(f"target names a column twice: {', '.join(names)}")
-    known = [] if like is None or not like.classes.names else [str(n) for n in like.classes.names]
-    if known and sorted(known) != sorted(names):
-        raise ValueError(
-            f"target must name the columns of the training rows, {', '.join(known)}, got "
-            f"{', '.join(names)}"
-        )
-    if like is None and classes is not None:
-        raise ValueError(
-            "the names of several targets are those of their columns: leave classes out"
-        )
-    return known or names
+    return checked_batch(x, y, weight, query=query, task=task, classes=classes, columns=columns)
 
 
 def checked_batch(
@@ -176,9 +107,13 @@ def checked_batch(
     query: Any = None,
     task: str | None = None,
     classes: Any = None,
+    columns: tuple = (),
     packed: bool = False,
 ) -> Batch:
-    """As `dataset`; with `packed` x is a matrix as of `csr`, which is packed and not padded."""
+    """As `dataset`; with `packed` x is a matrix as of `csr`, which is packed and not padded.
+
+    `columns` are the names of the columns of x; () where they have none.
+    """
     task = task if task or query is None else "ranking"
     if is_traced_array(x, y, weight, query):
         return _of_traced(x, y, weight, query, task, classes)
@@ -217,16 +152,16 @@ def checked_batch(
         check_grades(y, cast_weight, groups, task == "survival")
         _rounded_grades(y, cast_weight, groups, dtype, task == "survival")
     if task == "regression":
-        columns = [y] if y.ndim == 1 else y.T
+        targets = [y] if y.ndim == 1 else y.T
         present = np.broadcast_to(cast_weight.T > 0, y.T.shape)
-        for target, live in zip(columns, np.atleast_2d(present), strict=True):
+        for target, live in zip(targets, np.atleast_2d(present), strict=True):
             check_target_digits(target[live], dtype)
-    columns, low, high = _range(x)
+    stored, low, high = _range(x)
     _scales(high - low, sparse)
-    _squares(columns, high - low, dtype)
-    _digits(x, columns, low, high, dtype)
+    _squares(stored, high - low, dtype)
+    _digits(x, stored, low, high, dtype)
     if sparse:
-        _far(columns, low, high)
+        _far(stored, low, high)
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
     # put on the device as they are: no program is compiled
     if packed:
@@ -236,8 +171,8 @@ def checked_batch(
     index = np.arange(x.shape[0], dtype=np.int32)
     y, weight = y.astype(np.float64).astype(dtype), weight.astype(np.float64).astype(dtype)
     x, y, index, weight, groups = jax.device_put((x, y, index, weight, groups))
-    named = Labels(several) if several else Classes(names) if names else None
-    return Batch(x, y, index, weight, groups, named)
+    named = Labels(several, columns) if several else Classes(names, columns)
+    return Batch(x, y, index, weight, groups, named if names or columns else None)
 
 
 def _of_traced(x: Any, y: Any, weight: Any, query: Any, task: str | None, classes: Any) -> Batch:
@@ -287,12 +222,9 @@ def numbers(name: str, a: Any) -> np.ndarray:
             f"{name} must be an array of numbers; its rows differ in length"
         ) from error
     if a.dtype.kind not in "biufV" or (a.dtype.kind == "V" and a.dtype.name != "bfloat16"):
-        how = (
-            "number its classes with jaxsvm.data.encode"
-            if name[0] == "y" and a.dtype.kind in "OSU"
-            else "convert it first"
+        raise ValueError(
+            f"{name} must be an array of real numbers, got dtype {a.dtype}; convert it first"
         )
-        raise ValueError(f"{name} must be an array of real numbers, got dtype {a.dtype}; {how}")
     with np.errstate(over="ignore"):  # overflows become infinities, which are rejected
         return a.astype(jax_dtype(a.dtype), copy=False)
 
@@ -424,7 +356,7 @@ def _class_numbers(y: np.ndarray) -> tuple:
         )
         raise ValueError(
             "class numbers must be 0 .. k-1, k >= 2, each of them present, got "
-            f"{shown}; use jaxsvm.data.encode(y)"
+            f"{shown}; use np.unique(y, return_inverse=True)[1]"
         )
     return tuple(range(len(values)))
 

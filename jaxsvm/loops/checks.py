@@ -211,13 +211,14 @@ def check_origin(solver: Any, run: Any, new: Any, has_sums: Callable) -> State:
     has = has_sums(fields)
     sums_of = getattr(state, "sums_of", ("rows", "numbers") if has else ())
     of_numbers, of_rows = "numbers" in sums_of, "rows" in sums_of
-    # rows, targets, weights, space, numbers, state
-    different = different & np.array([of_rows, of_rows, has, True, of_numbers, of_rows])
+    # rows, targets, weights, space, numbers, names of classes and of columns, state
+    always = [True, True]
+    different = different & np.array([of_rows, of_rows, has, True, of_numbers, *always, of_rows])
     if hasattr(state, "restart"):  # goes on with other numbers, and from another place
-        _, _, _, _, other_numbers, changed = different
+        other_numbers, changed = different[4], different[7]
         start, is_other = state.restart(), other_numbers | changed
         state = jax.tree.map(lambda a, b: jnp.where(is_other, a, b), start, state)
-        different = different & np.array([True, True, True, True, False, False])
+        different = different & np.array([True, True, True, True, False, True, True, False])
     if is_traced(different):
         factor = jnp.where(jnp.any(different), jnp.nan, 1)
         is_real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)

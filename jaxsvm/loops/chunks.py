@@ -28,12 +28,34 @@ class HostChunk(NamedTuple):
     complete: bool  # it had no rows of weight 0
 
 
+class FirstNames:
+    """The names of classes and columns of the first chunk that has some."""
+
+    classes: Any = None
+
+    def matched(self, chunk: Any, name: str) -> Any:
+        """A chunk with its columns and classes in the order of the first one.
+
+        Raises:
+            ValueError: other columns, or a class that the first chunk did not name.
+        """
+        if not isinstance(chunk, Batch) or chunk.classes is None:
+            return chunk
+        if self.classes is None:
+            self.classes = chunk.classes
+        try:
+            return self.classes.matched(chunk)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+
 def host_chunks(
     chunks: Iterable,
     task: str,
     seen: int,
     rows: int | None,
     double: bool,
+    names: FirstNames,
     keep_empty: bool = False,
 ) -> Iterator[HostChunk]:
     """The checked chunks of a stream; rows of weight 0 are numbered, then left out.
@@ -44,12 +66,14 @@ def host_chunks(
         seen: rows read before the first chunk.
         rows: rows are numbered modulo this; None: 2^31.
         double: keep float64.
+        names: of the first chunk.
         keep_empty: pass chunks without rows, in place of counting them with the next one.
     """
     chunks_read, n_read, is_checked = 0, 0, False
     number = -1
     for chunk in chunks:  # `enumerate` would hold it while the next one is fetched
         number += 1
+        chunk = names.matched(chunk, f"chunk {number}")
         x, y, weight = _arrays(chunk, f"chunk {number}", double, not is_checked)
         is_checked = is_checked or len(y) > 1
         index = ((seen + np.arange(len(y), dtype=np.int64)) % (rows or 2**31)).astype(np.int32)
@@ -154,7 +178,7 @@ def _check(batch: Batch, name: str, task: str) -> None:
     if task == "multiclass" and not ((y >= 0) & (y == np.floor(y))).all():
         raise ValueError(
             f"class numbers must be 0 .. k-1, {name} holds others: number them with "
-            "jaxsvm.data.encode"
+            "np.unique(y, return_inverse=True)[1]"
         )
 
 

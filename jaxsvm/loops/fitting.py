@@ -16,13 +16,13 @@ from ..checks import shown
 from ..files import DeferredInterrupt
 from ..flags import despite_flags, flag
 from ..models import classes_of
-from ..models.tables import check_table
 from ..numerics import (
     CentredRows,
     accum_dtype,
     in_mesh_of,
     is_traced,
 )
+from ..objectives import Probe
 from ..recipe import (
     Recipe,
     cast,
@@ -290,8 +290,9 @@ def fit(
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
     every = None if every is None else whole_number("every", every, 1)
     saver = Saver(save)
-    classes = classes_of(fields.targets, data)
-    check_table(getattr(classes, "table", None), getattr(probe, "data", None), "the probe")
+    names = data.classes
+    classes = classes_of(fields.targets, names)
+    probe = probe.matched(classes) if isinstance(probe, Probe) and names is not None else probe
     data = data._replace(classes=None)  # other names need no other programs
     sampler = sampler or fields.sampler or uniform(1)
     n, draws = data.y.shape[0], fields_of(sampler)
@@ -315,7 +316,7 @@ def fit(
     traced = is_traced(solver_arg, sampler_arg, probe_arg, data, key, state, limit)
     # of many rows only where a state holds sums over them
     is_read = data.y.shape[0] <= MANY or has_sums(fields, data)
-    origin: Any = origin_of(solver_arg, data if is_read else None)
+    origin: Any = origin_of(solver_arg, data if is_read else None, names)
     options: Any = {"lift": lift, "memory": memory, "every": every, "traced": traced}
     feed, data, init_rows, most_rows = choose_feed(solver_arg, fields, sampler_arg, data, **options)
     max_every = None if most_rows is None else most_rows // b

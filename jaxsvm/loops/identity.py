@@ -37,7 +37,10 @@ _FOLDERS = (
 )
 _INSTALLED = (*(os.path.join(folder, "") for folder in _FOLDERS), "<frozen")
 # what each of the numbers of an origin speaks of, but for the last, which is the state itself
-_NAMES = ("rows", "targets or queries", "weights", "kernels or features", "numbers or functions")
+_NAMES = (
+    *("rows", "targets or queries", "weights", "kernels or features", "numbers or functions"),
+    *("names of classes", "names of columns"),
+)
 
 
 class _Parts:
@@ -200,28 +203,36 @@ def parts_of(*things: Any) -> tuple[str, list]:
     return "|".join(parts.text), parts.numbers
 
 
-def origin_of(solver: Any, data: Batch | None) -> Array | np.ndarray:
-    """Where a state comes from, as numbers (6,) uint32, 0 where it is not known.
+def origin_of(solver: Any, data: Batch | None, names: Any) -> Array | np.ndarray:
+    """Where a state comes from, as numbers (8,) uint32, 0 where it is not known.
 
     They speak of the rows; of targets and queries; of weights; of kernels and feature maps; of the
-    other numbers and functions of the solver, but for its tolerance and its start; and of the state
-    itself, see `sealed`. They are on the host if all values are.
+    other numbers and functions of the solver, but for its tolerance and its start; of the names of
+    classes, and of columns; and of the state itself, see `sealed`. They are on the host if all
+    values are.
 
     Args:
         solver: any.
         data: the rows, or None. Features are not known: their rounding differs between versions.
+        names: of classes and columns, `models.Classes`; None: not known.
     """
     space, rest = _Parts(_FREE), _Parts(_FREE)
     space.add(solver, rest)
     rows = [] if data is None or isinstance(data, Lifted) else jax.tree.leaves(data.x)
     targets = [] if data is None else jax.tree.leaves((data.y, data.query))
     weights = [] if data is None else [data.weight]
-    return fingerprints((rows, targets, weights, _words(space), _words(rest), []))
+    known = ((), ()) if names is None else (names.names, names.columns)
+    of_names = [[_crc(repr(words))] if words else [] for words in known]
+    return fingerprints((rows, targets, weights, _words(space), _words(rest), *of_names, []))
 
 
 def _words(parts: _Parts) -> list:
-    text = zlib.crc32("|".join(parts.text).encode(), 1)  # that of nothing is not 0: it is known
-    return [np.array([text], np.uint32), *parts.numbers]
+    return [_crc("|".join(parts.text)), *parts.numbers]
+
+
+def _crc(text: str) -> np.ndarray:
+    """A number of a text, (1,); that of nothing is not 0: it is known."""
+    return np.array([zlib.crc32(text.encode(), 1)], np.uint32)
 
 
 def sealed(run: Any) -> Any:
@@ -238,7 +249,7 @@ def with_state(origin: Any, state: Any) -> Any:
 
 
 def differs(old: Any, new: Any) -> Any:
-    """In which of their numbers two origins differ, (6,) bool; not where one is unknown."""
+    """In which of their numbers two origins differ, (8,) bool; not where one is unknown."""
     old, new = (a if is_traced(a) else np.asarray(a) for a in (old, new))
     return (old != new) & (old != 0) & (new != 0)
 

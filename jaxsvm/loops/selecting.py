@@ -206,7 +206,7 @@ def select(
     refit = refit_fitted if sharing_of(first) is None else refit_shared
     model, certificate = refit(grid, place, memory)
     status = _status(table, limits, results.count, race, time.monotonic() - start)
-    classes = classes_of(fields_of(first).targets, data._replace(classes=names))
+    classes = classes_of(fields_of(first).targets, names)
     targets, weight = np.asarray(data.y), np.asarray(data.weight)
     of_folds = None
     if fold_models:

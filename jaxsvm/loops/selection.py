@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from .. import printing
 from ..calibration import calibrate_columns, check_method, columns_of
 from ..coverage import check_alpha, from_values
-from ..models import Classifier, OneVsOne, OnTable
+from ..models import Classes, Classifier, OneVsOne
 from ..recipe import static, struct
 from ..types import Certificate
 from .sweeping import Table
@@ -188,7 +189,7 @@ class Selection:
                 of those of classes.
 
         Returns:
-            `Calibrated`; inside of `OnTable`, where the rows were a table.
+            `Calibrated`.
 
         Raises:
             ValueError: real targets; a method or a coupling that is none of those named; "pairs" of
@@ -218,7 +219,7 @@ class Selection:
         number = np.where(targets > 0, targets, 0).astype(np.int32)
         columns = columns_of(values, coupling)
         chances = calibrate_columns(model, columns, number, weight, method, coupling, names)
-        return self._of_table(chances)
+        return dataclasses.replace(chances, columns=self.classes.columns)
 
     def conformal(self, alpha: float = 0.1) -> Any:
         """Sets of classes, or intervals of real targets, from values out of fold.
@@ -232,7 +233,7 @@ class Selection:
             alpha: share of targets that may be missed, in (0, 1).
 
         Returns:
-            `Conformal`; inside of `OnTable`, where the rows were a table.
+            `Conformal`.
 
         Raises:
             ValueError: alpha not in (0, 1), or a selection of an older version.
@@ -261,15 +262,10 @@ class Selection:
         if self.fold_models is not None:
             parts, fitted = [fold == k for k in range(len(self.fold_models))], self.fold_models
         in_parts = lambda a: [a[part] for part in parts]
-        made = from_values(
-            fitted, in_parts(values), in_parts(targets), in_parts(weight), alpha, names
+        known = Classes(names, self.classes.columns)
+        return from_values(
+            fitted, in_parts(values), in_parts(targets), in_parts(weight), alpha, known
         )
-        return self._of_table(made)
-
-    def _of_table(self, made: Any) -> Any:
-        """What was made of the model; inside of `OnTable`, where the rows were a table."""
-        table = getattr(self.classes, "table", None)
-        return made if table is None else OnTable(table, made)
 
     def _refuse_columns(self, name: str) -> None:
         if self.targets is not None and self.targets.ndim > 1:

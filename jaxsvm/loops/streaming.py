@@ -21,6 +21,7 @@ from ..files import DeferredInterrupt, check_field
 from ..flags import despite_flags
 from ..models import classes_of
 from ..numerics import accum_dtype, depends_on
+from ..objectives import Probe
 from ..recipe import check_choice, fields_of, register, unwrap_static
 from ..samplers import uniform
 from ..types import (
@@ -45,7 +46,7 @@ from .checks import (
     check_targets,
     whole_number,
 )
-from .chunks import HostChunk, host_chunks
+from .chunks import FirstNames, HostChunk, host_chunks
 from .feeds import InOrder, on_each_device, plan_lift
 from .identity import origin_of, with_state
 from .loop import drive, rows_of_curve, run_chunk
@@ -79,12 +80,12 @@ class StreamState(NamedTuple):
     seen: Array  # ()    int32, rows read so far (modulo `rows` if that was given, else 2^31)
     chunks: Array  # ()  int32, chunks read so far, in each process
     done: Array  # ()    bool, False: a stream has no tolerance
-    # (6,) uint32, as of `RunState`; those of rows, targets and weights are 0, not known
+    # (8,) uint32, as of `RunState`; those of rows, targets and weights are 0, not known
     origin: Array | None = None
 
     def __check__(self) -> None:
         if self.origin is not None:
-            check_field("origin", self.origin, "whole", (6,), least=0)
+            check_field("origin", self.origin, "whole", (8,), least=0)
         if not isinstance(self.pending, Batch):
             raise ValueError(f"pending must be a batch, got {type(self.pending).__name__}")
         check_field("n_pending", self.n_pending, "whole", (), least=0, most=self.pending.y.shape[0])
@@ -135,7 +136,8 @@ def stream(
     Args:
         solver: any with `needs_all_rows=False` (linear, on features, on a budget).
         chunks: batches or tuples (x, y) or (x, y, weight), finite numbers, x (m, d) dense or
-            `SparseRows` of one width, m >= 1; see `jaxsvm.data.chunks`. `init` reads the first. All
+            `SparseRows` of one width, m >= 1; see `jaxsvm.data.chunks`. `init` reads the first,
+            whose names of classes and columns are those of the run: others are taken by name. All
             are fetched in one thread of their own, and copied before the next one is fetched. Open
             what belongs to a thread, as a connection of sqlite3, within the generator.
         key: a key of `jax.random.key`; may be left out with `state` only, which has its own.
@@ -198,7 +200,8 @@ def stream(
     several = jax.process_count() > 1
     saver, error = _saver(save, several)
     seen = 0 if state is None else int(state.seen)
-    checked = host_chunks(chunks, task, seen, rows, x64_enabled(), keep_empty=several)
+    names = FirstNames()
+    checked = host_chunks(chunks, task, seen, rows, x64_enabled(), names, keep_empty=several)
     with (
         _bar(chunks, progress) as bar,
         contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh),
@@ -218,7 +221,12 @@ def stream(
         if first is None or rounds.ended or rounds.interrupted:
             solver, end, step = _empty_stream(solver, state, rows)
         else:
-            plan = _plan(solver, probe, first, lengths, mesh, batch_size, state, rows, memory)
+            classes = names.classes
+            if isinstance(probe, Probe) and classes is not None:
+                probe = probe.matched(classes_of(solver.targets, classes))
+            plan = _plan(
+                solver, probe, first, lengths, mesh, batch_size, state, rows, memory, classes
+            )
             start = _init_or_resume(plan, key, state, first)
             del first  # the program reads it once more, as part of the first round
             saver.check(_state(plan, start))
@@ -228,7 +236,7 @@ def stream(
         interrupted = rounds.interrupted or interrupt.requested or cause == INTERRUPTED
         # a second Ctrl-C does not lose the run
         with DeferredInterrupt() if interrupted else contextlib.nullcontext():
-            run = _fit(solver, end, curve, step, interrupted)
+            run = _fit(solver, end, curve, step, names.classes, interrupted)
             raises = interrupted or interrupt.requested
             return saver.finish(run, raises=raises and on_interrupt == "raise")
 
@@ -295,6 +303,7 @@ def _plan(
     state: StreamState | None,
     rows: int | None,
     memory: float | None,
+    classes: Any,
 ) -> StreamPlan:
     """How a stream of chunks like the first is read.
 
@@ -308,6 +317,7 @@ def _plan(
         state: or None.
         rows: or None.
         memory: or None.
+        classes: the names of classes and columns, or None.
     """
     if state is None:
         b = (solver.sampler or uniform(1)).rows(int(lengths.sum()))
@@ -327,7 +337,7 @@ def _plan(
             "such as pegasos or asset, or leave mesh out and give rows="
         )
     lift = plan_lift(solver, fields_of(solver), call, "auto", memory, 2**62, False)[0] == "once"
-    origin = np.asarray(origin_of(solver, None))
+    origin = np.asarray(origin_of(solver, None, classes))
     return StreamPlan(solver, origin, probe, layout, size, like, rows, per_row, lift)
 
 
@@ -472,10 +482,12 @@ def _place_on(mesh: Mesh | None, a: Any) -> Array:
     return a
 
 
-def _fit(solver: Any, state: Any, rows: list, first_step: int, interrupted: bool = False) -> Fit:
+def _fit(
+    solver: Any, state: Any, rows: list, first_step: int, known: Any, interrupted: bool
+) -> Fit:
     """The `Fit` of a stream, whose curve has these rows.
 
-    `first_step` is the number of updates made before this call.
+    `first_step` is the number of updates made before this call, `known` the names of the chunks.
     """
     value, count = (jax.ShapeDtypeStruct((), a.dtype) for a in (state.pending.y, state.step))
     types: Any = count, value, value, count, value, None
@@ -487,7 +499,8 @@ def _fit(solver: Any, state: Any, rows: list, first_step: int, interrupted: bool
     model, finite = conclude(solver, state.solver, None, state.pending, loss)
     cause = jnp.asarray(np.int32(INTERRUPTED if interrupted else STEPS))
     tol = jnp.asarray(jnp.nan, state.pending.y.dtype)
-    return Fit(model, state, curve, tol, finite, cause, classes_of(fields_of(solver).targets, None))
+    classes = classes_of(fields_of(solver).targets, known)
+    return Fit(model, state, curve, tol, finite, cause, classes)
 
 
 _FULL = (
@@ -509,7 +522,7 @@ def _empty_stream(
     solver = as_argument(solver, state.pending.y.dtype)
     first = no_rows(jax.tree.map(_no_rows_of, state.pending), 1)
     per_row = bool(_per_row_leaves(solver, first))
-    check_origin(solver, state, origin_of(solver, None), lambda fields: per_row)
+    check_origin(solver, state, origin_of(solver, None, None), lambda fields: per_row)
     if rows is not None or not per_row:
         expected = init_stream.eval_shape(solver, jax.random.key(0), first, rows=rows)
         check_like(state, state._replace(solver=expected.solver), ("solver",))

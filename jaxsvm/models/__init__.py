@@ -17,18 +17,16 @@ from .predictions import Classes as Classes
 from .predictions import Classifier as Classifier
 from .predictions import Labels as Labels
 from .predictions import MultiLabel as MultiLabel
+from .predictions import Named as Named
 from .predictions import check_values as check_values
 from .predictions import class_places as class_places
 from .predictions import classes_of as classes_of
 from .predictions import decision_values as decision_values
 from .serialization import check_savable as check_savable
 from .serialization import load as load
-from .serialization import load_notes as load_notes
 from .serialization import save as save
 from .sklearn_models import from_sklearn as from_sklearn
 from .sklearn_models import to_sklearn as to_sklearn
-from .tables import OnTable as OnTable
-from .tables import Table as Table
 
 __all__ = [
     "Classes",
@@ -39,17 +37,14 @@ __all__ = [
     "Mapped",
     "MultiLabel",
     "MultiOutput",
-    "OnTable",
     "OneVsOne",
     "OneVsRest",
     "Support",
-    "Table",
     "decision_values",
     "export",
     "from_libsvm",
     "from_sklearn",
     "load",
-    "load_notes",
     "save",
     "to_libsvm",
     "to_sklearn",

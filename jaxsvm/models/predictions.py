@@ -14,10 +14,10 @@ from ..checks import class_names, matrix, shown
 from ..kernels import holds_precomputed
 from ..numerics import is_traced, pad_rows
 from ..recipe import Recipe, as_static, static, struct, unwrap_static
-from ..types import Array, SparseRows
+from ..types import Array, Batch, Lifted, SparseRows
+from .frames import by_name, places
 from .functions import Expansion, Linear, Mapped, support_index
 from .multiclass import OneVsOne, OneVsRest
-from .tables import OnTable
 
 SIZES = (1, 16, 256, 4096)  # rows of a program
 LEAST_SHARE = 0.25  # of the rows of a block that are no padding
@@ -118,7 +118,31 @@ class Classes:
     """
 
     names: tuple = static(default=())
-    table: Any = None  # a `Table`, of rows that came from a table with words; it has no leaves
+    columns: tuple = static(default=())  # the names of the columns of rows; (): not known
+
+    def matched(self, data: Batch) -> Batch:
+        """The rows with their columns and classes in the order of these names.
+
+        Names that either side does not know are not compared.
+
+        Raises:
+            ValueError: other columns, or a class that is not among these.
+        """
+        known = data.classes
+        if not isinstance(known, Classes) or not self.names or known.names in ((), self.names):
+            return _columns_matched(self, data)
+        strange = [name for name in known.names if name not in self.names]
+        if strange:
+            raise ValueError(
+                f"the rows have the class {strange[0]!r}, which is not among those of training, "
+                f"{', '.join(map(repr, self.names[:12]))}"
+            )
+        xp = np if isinstance(data.y, np.ndarray) else jnp
+        place = np.array([self.names.index(name) for name in known.names], data.y.dtype)
+        y = xp.asarray(place)[xp.where(data.y > 0, data.y, 0).astype(np.int32)]
+        if len(self.names) == 2:
+            y = xp.where(xp.any(data.y < 0), 2 * y - 1, y)
+        return _columns_matched(self, data._replace(y=y))
 
     def predict(self, model: Any, x: Any) -> Any:
         """The names that a model predicts; without names its values.
@@ -126,16 +150,16 @@ class Classes:
         Args:
             model: rows -> (n,) for two classes, where the second is predicted above 0; (n, k) for
                 k, where that of the largest value is; (n,) for real targets.
-            x: (n, d) rows; or a table, where the training rows were one.
+            x: (n, d) rows; of a data frame the columns by their names, where both know them.
 
         Returns:
             (n,), on the host; inside of a transformation an array of JAX.
 
         Raises:
-            ValueError: for decision values of classes that are not finite. TypeError: inside of a
-                transformation, names that are strings.
+            ValueError: a frame with other columns; decision values of classes that are not finite.
+            TypeError: inside of a transformation, names that are strings.
         """
-        x = x if self.table is None else self.table.numbers(x)
+        x = by_name(x, self.columns)
         if is_traced(model, x):
             return self._traced(model(x))
         values = decision_values(model, x)
@@ -157,15 +181,26 @@ class Classes:
     def classifier(self, model: Any) -> Any:
         """The model with the names, without points of coefficient 0, for files and for serving.
 
-        It is a `Classifier`; inside of `OnTable`, where the training rows were a table.
-
         Raises:
             AttributeError: there are no names.
         """
         if not self.names:
             raise AttributeError("the targets are real: there are no classes to predict")
-        named = Classifier(_support_only(model), self.names)
-        return named if self.table is None else OnTable(self.table, named)
+        return Classifier(_support_only(model), self.names, self.columns)
+
+
+def _columns_matched(names: Any, data: Batch) -> Batch:
+    """The rows with these names, and with their columns in the order of these."""
+    known = data.classes
+    if known is None:
+        return data
+    both = {"names": names.names or known.names, "columns": names.columns or known.columns}
+    if names.columns and known.columns not in ((), names.columns) and not isinstance(data, Lifted):
+        order = places(names.columns, known.columns, "columns of the rows")
+        if isinstance(data.x, SparseRows):
+            raise ValueError("sparse rows take the columns of the frame in the order of training")
+        data = data._replace(x=data.x[:, np.array(order)])
+    return data._replace(classes=dataclasses.replace(known, **both))
 
 
 @struct
@@ -176,7 +211,16 @@ class Labels:
     """
 
     names: tuple = static(default=())
-    table: Any = None  # as of `Classes`
+    columns: tuple = static(default=())  # as of `Classes`
+
+    def matched(self, data: Batch) -> Batch:
+        """As that of `Classes`; the targets of a row are in the order of these labels."""
+        known = data.classes
+        if isinstance(known, Labels) and known.names not in ((), self.names) and self.names:
+            order = np.array(places(self.names, known.names, "labels of the rows"))
+            weight = data.weight if data.weight.ndim == 1 else data.weight[:, order]
+            data = data._replace(y=data.y[:, order], weight=weight)
+        return _columns_matched(self, data)
 
     def predict(self, model: Any, x: Any) -> Any:
         """Which labels hold, (m, k) numbers 0 and 1, for a model with values (m, k).
@@ -184,7 +228,7 @@ class Labels:
         Raises:
             ValueError: for decision values that are not finite.
         """
-        x = x if self.table is None else self.table.numbers(x)
+        x = by_name(x, self.columns)
         if is_traced(model, x):
             return (model(x) > 0).astype(jnp.int32)
         values = decision_values(model, x)
@@ -194,16 +238,32 @@ class Labels:
 
     def classifier(self, model: Any) -> Any:
         """The model with the names, as that of `Classes`, a `MultiLabel`."""
-        named = MultiLabel(_support_only(model), self.names)
-        return named if self.table is None else OnTable(self.table, named)
+        return MultiLabel(_support_only(model), self.names, self.columns)
+
+
+class Named:
+    """A model that knows the names of its classes, and of the columns of its rows."""
+
+    inner: Any  # the model without them
+
+    @property
+    def named(self) -> Classes | Labels:
+        """The names."""
+        raise NotImplementedError
 
 
 @struct
-class MultiLabel:
+class MultiLabel(Named):
     """A model with the names of labels of which several may hold: those of a value above 0."""
 
     inner: Any  # rows -> (n, k)
     labels: tuple = static()  # k names, in the order of the values
+    columns: tuple = static(default=())  # as of `Classes`
+
+    @property
+    def named(self) -> Labels:
+        """The names."""
+        return Labels(self.labels, self.columns)
 
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, d) -> (n, k)."""
@@ -211,7 +271,7 @@ class MultiLabel:
 
     def predict(self, x: Any) -> Any:
         """Which labels hold, (n, d) -> (n, k) numbers 0 and 1."""
-        return Labels(self.labels).predict(self.inner, x)
+        return self.named.predict(self.inner, x)
 
     def __check__(self) -> None:
         inner = self.inner
@@ -225,7 +285,7 @@ class MultiLabel:
 
 
 @struct
-class Classifier:
+class Classifier(Named):
     """A model with class names: decision values of `inner`, and predicted names.
 
     Of two classes the second is predicted for values > 0. Of k classes that of the largest value is
@@ -234,6 +294,12 @@ class Classifier:
 
     inner: Any  # rows -> (n,) for two classes, (n, k) for k
     classes: tuple = static()
+    columns: tuple = static(default=())  # as of `Classes`
+
+    @property
+    def named(self) -> Classes:
+        """The names."""
+        return Classes(self.classes, self.columns)
 
     def __post_init__(self) -> None:
         """Raise for names of fewer than two classes."""
@@ -251,7 +317,7 @@ class Classifier:
     def predict(self, x: Any) -> Any:
         """Class names, (n, d) -> (n,), as `Classes.predict`."""
         self._check_inner()
-        return Classes(self.classes).predict(self.inner, x)
+        return self.named.predict(self.inner, x)
 
     def sqnorm(self) -> Array:
         """|w|^2, as in the objective."""
@@ -271,21 +337,22 @@ class Classifier:
             )
 
 
-def classes_of(targets: Any, data: Any) -> Any:
-    """The classes of the rows where they have names, else those of a solver's `targets`.
+def classes_of(targets: Any, known: Any) -> Any:
+    """The known names of the rows, else the classes of a solver's `targets`.
 
     A solver that does not read targets, such as `one_class`, predicts values.
     """
+    columns = () if known is None else known.columns
     several_real = isinstance(targets, tuple) and targets[0] != "labels"
     if targets is None or several_real:
-        return Classes((), getattr(getattr(data, "classes", None), "table", None))
-    if data is not None and data.classes is not None:
-        return data.classes
+        return Classes((), columns)
+    if known is not None and known.names:
+        return known
     if isinstance(targets, tuple):
-        return Labels(tuple(range(targets[1])))
+        return Labels(tuple(range(targets[1])), columns)
     if isinstance(targets, int):
-        return Classes(tuple(range(targets)))
-    return Classes((-1, 1) if targets == "labels" else ())
+        return Classes(tuple(range(targets)), columns)
+    return Classes((-1, 1) if targets == "labels" else (), columns)
 
 
 def check_values(score: np.ndarray) -> np.ndarray:

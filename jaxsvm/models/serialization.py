@@ -293,9 +293,7 @@ def check_savable(tree: Any) -> None:
     _encode(tree, [])
 
 
-def save(
-    path: str | bytes | os.PathLike, tree: Any, *, notes: dict[str, str] | None = None
-) -> None:
+def save(path: str | bytes | os.PathLike, tree: Any) -> None:
     """Write a model, a `RunState` or any other tree of arrays to one file, or to a folder.
 
     The tree is written to a temporary file that then replaces `path` (`files.atomic_path`), so that
@@ -310,7 +308,6 @@ def save(
         path: the file, in a folder that exists.
         tree: arrays, numbers, strings, tuples, lists, dicts; classes, factories and functions that
             are registered.
-        notes: texts by name that are kept with the tree, which `load_notes` reads.
 
     Raises:
         ValueError: the tree holds anything else.
@@ -331,7 +328,6 @@ def save(
         "jaxsvm": __about__.__version__,
         "jax": jax.__version__,
         "tree": encoded,
-        "notes": dict(notes or {}),
     }
     remote = {i: a for i, a in enumerate(arrays) if is_remote(a)}
     if remote:
@@ -463,32 +459,6 @@ def _naming(path: str) -> Iterator[None]:
         ) from error
 
 
-def load_notes(path: str | bytes | os.PathLike) -> dict[str, str]:
-    """The texts that `save` kept with a tree, and the version of jaxsvm under the name "jaxsvm".
-
-    Args:
-        path: a file that `save` wrote.
-
-    Raises:
-        FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
-        ValueError: the file is damaged or of another kind.
-
-    Example:
-        >>> import tempfile, os
-        >>> path = os.path.join(tempfile.mkdtemp(), "model.npz")
-        >>> save(path, Linear(jnp.ones(2), jnp.zeros(())), notes={"rows": "of May"})
-        >>> load_notes(path)["rows"]
-        'of May'
-    """
-    path = _tree_file(path)
-    with _naming(path), open_npz(path, compressed=False) as npz:
-        header = _read_header(npz)
-        notes = {"jaxsvm": header["jaxsvm"], **header.get("notes", {})}
-        if not all(isinstance(text, str) for item in notes.items() for text in item):
-            raise ValueError("the header has notes that are no text")
-        return notes
-
-
 def _check_model(tree: Any) -> Any:
     """The tree, unchanged; raise for a model whose numbers are not all finite.
 
@@ -535,7 +505,7 @@ def _check_axes(model: Any) -> None:
 
 
 def _read_header(npz: Npz) -> Any:
-    """The header: versions, notes, and the description of the tree."""
+    """The header: versions, and the description of the tree."""
     array = npz.header("header")
     if array.dtype != np.uint8 or array.ndim != 1 or array.shape[0] > _HEADER_BYTES:
         raise ValueError(f"the header has dtype {array.dtype} and shape {array.shape}")

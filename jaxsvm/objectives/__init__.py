@@ -26,6 +26,7 @@ from .evaluate import normalized_weights as normalized_weights
 from .evaluate import primal as primal
 from .nu_problems import largest_nu as largest_nu
 from .nu_problems import nu_certificate as nu_certificate
+from .probes import Probe as Probe
 from .probes import error_on as error_on
 from .probes import misclassified as misclassified
 from .probes import risk_on as risk_on

@@ -13,7 +13,7 @@ from ..checks import as_number, integer, is_remote, own_values, shown
 from ..flags import despite_flags
 from ..kernels import holds_precomputed, matvec
 from ..losses import hinge
-from ..models import Classifier, Expansion, Linear, Mapped, OneVsRest
+from ..models import Expansion, Linear, Mapped, OneVsRest
 from ..numerics import (
     affine_transpose,
     bucket_size,
@@ -72,7 +72,8 @@ def certificate(
     quadratic part is not needed, whichever is better.
 
     Args:
-        model: Linear, Expansion or Mapped.
+        model: Linear, Expansion or Mapped, or a `Classifier` of one, such as `result.classifier`,
+            which takes columns and classes by their names.
         data: the n training rows.
         lam: regularisation of the problem, > 0.
         loss: of scores.
@@ -108,7 +109,7 @@ def certificate(
 
     Reference: S. Boyd, L. Vandenberghe, Convex optimization, 2004, sections 3.3, 5.5.
     """
-    check_objective(model, data, loss, needs="__call__")
+    model, data = check_objective(model, data, loss, needs="__call__")
     if dual is not None:
         dual = dual if hasattr(dual, "dtype") else np.asarray(dual, np.float64)
         _check_dual(dual, model, data, passes, l1_ratio)
@@ -321,8 +322,6 @@ def _dual_certificate(
 
 def _weights(coef: Array, model: Any, x: Any) -> Array:
     """sum_i coef_i phi(x_i), of features some rows at a time."""
-    if isinstance(model, Classifier):
-        return _weights(coef, model.inner, x)
     if not isinstance(model, Mapped):
         return dot(coef, x)
     sum_of = lambda rows, some: _weights(some, model.inner, model.features(rows))
@@ -537,7 +536,7 @@ def kkt_residual(
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order
         information, JMLR 6, 2005.
     """
-    check_objective(model, data, loss, needs="__call__")
+    model, data = check_objective(model, data, loss, needs="__call__")
     check_positive(lam=lam)
     lam = as_number("lam", lam)
     check_dual_model(model)

@@ -72,7 +72,7 @@ def nu_from(model: Model, data: Batch) -> Array:
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
         ICML 2012, section 2.
     """
-    check_objective(model, data)
+    model, data = check_objective(model, data)
     return _nu((model, data))
 
 

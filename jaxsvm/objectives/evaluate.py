@@ -14,7 +14,7 @@ import numpy as np
 from ..checks import as_number, is_remote, shown
 from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
-from ..models import Classifier, Expansion, Linear, Mapped
+from ..models import Classifier, Expansion, Linear, Mapped, Named
 from ..models.parts import as_numpy
 from ..numerics import dot, is_traced, mesh_of
 from ..recipe import (
@@ -34,11 +34,14 @@ from ..types import AnyLoss, Array, Batch, Fit, JointLoss, Lifted, Loss, Model, 
 
 def check_objective(
     model: Any, data: Any, loss: Any = hinge, needs: str = "sqnorm", joint: bool = False
-) -> None:
-    """Check the types of model, data and loss; `joint`: the loss may be one that couples rows.
+) -> tuple[Any, Batch]:
+    """The model without names, and the rows with columns and targets as these names have them.
+
+    `joint`: the loss may be one that couples rows.
 
     Raises:
-        TypeError: with the expected and the actual type.
+        TypeError: a model, data or loss of another type.
+        ValueError: rows of other columns or classes than the model knows.
     """
     refuse_factory("model", model)
     if not callable(model) or isinstance(model, type | Recipe) or not hasattr(model, needs):
@@ -48,6 +51,9 @@ def check_objective(
         )
     check_weights("data", data)
     check_loss(loss, joint)
+    while isinstance(model, Named):
+        model, data = model.inner, model.named.matched(data)
+    return model, data
 
 
 def check_dual_model(model: Any) -> None:
@@ -179,7 +185,7 @@ def primal(model: Model, data: Batch, lam: float, loss: AnyLoss = hinge) -> Arra
         >>> float(primal(Linear(jnp.ones(1), jnp.zeros(())), data, 1.0))
         0.5
     """
-    check_objective(model, data, loss, joint=True)
+    model, data = check_objective(model, data, loss, joint=True)
     if data.y.ndim > 1:
         raise ValueError("primal is of one target a row: take jaxsvm.column(data, c) and model[c]")
     check_positive(lam=lam)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from ..losses import hinge
-from ..models.tables import check_table
+from ..models import Named
 from ..numerics import is_traced
 from ..recipe import as_static, static, struct, unwrap_static
 from ..types import AnyLoss, Array, Batch, Model, check_weights
@@ -34,20 +35,33 @@ def misclassified(score: Array, y: Array) -> Array:
     )
 
 
+class Probe:
+    """A function of a model that reads held-out rows."""
+
+    def matched(self, names: Any) -> Any:
+        """The probe on its rows with columns and classes as `names`, `models.Classes`, has them."""
+        raise NotImplementedError
+
+
 @struct
-class _Error:
+class _Error(Probe):
     data: Batch
     # "signs": -1 and +1; "numbers": class numbers; "real": neither; "": either, or not known
     labels: str = static(default="")
 
+    def matched(self, names: Any) -> Any:
+        data = names.matched(self.data)
+        return self if data is self.data else error_on(data)
+
     def __call__(self, model: Model) -> Array:
+        if isinstance(model, Named):
+            return self.matched(model.named)(model.inner)
         check_objective(model, self.data, needs="__call__")
-        check_table(getattr(model, "table", None), self.data, "error_on")
         score, y = decision_values(model, self.data), self.data.y
         if y.ndim == 2:
             _check_columns(score, y)
             wrong = ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
-            return jnp.vdot(normalized_weights(self.data), wrong.astype(score.dtype))
+            return _share(self.data, wrong.astype(score.dtype))
         if self.labels not in ("", "signs" if score.ndim == 1 else "numbers"):
             want = (
                 "one value a row, for labels -1 and +1",
@@ -58,7 +72,12 @@ class _Error:
             raise ValueError(
                 f"the model gives {want[score.ndim - 1]}, but the data of error_on hold {have}"
             )
-        return jnp.dot(normalized_weights(self.data), misclassified(score, y).astype(score.dtype))
+        return _share(self.data, misclassified(score, y).astype(score.dtype))
+
+
+def _share(data: Batch, wrong: Array) -> Array:
+    """The weighted share of what is wrong; rounding does not lead above 1."""
+    return jnp.minimum(jnp.vdot(normalized_weights(data), wrong), 1)
 
 
 def error_on(data: Batch) -> Any:
@@ -70,7 +89,9 @@ def error_on(data: Batch) -> Any:
 
     Args:
         data: held-out rows with labels in {-1, +1}, or class numbers 0 .. k-1 for a model with k
-            values; `solver.prepare(data)` computes their features once for all evaluations.
+            values. Columns and classes are taken by name where `result.classifier`, or the rows of
+            `fit(probe=)`, know theirs. `solver.prepare(data)` computes their features once for all
+            evaluations.
 
     Raises:
         ValueError: several real targets a row; from the probe, a model for the other kind of
@@ -119,22 +140,25 @@ def risk_on(data: Batch, loss: AnyLoss = hinge) -> Any:
 
 
 @struct
-class _Risk:
+class _Risk(Probe):
     data: Batch
     loss: Any
 
+    def matched(self, names: Any) -> Any:
+        return dataclasses.replace(self, data=names.matched(self.data))
+
     def __call__(self, model: Model) -> Array:
-        check_objective(model, self.data, needs="__call__")
-        score = decision_values(model, self.data)
-        if self.data.y.ndim == 2:
-            _check_columns(score, self.data.y)
+        model, data = check_objective(model, self.data, needs="__call__")
+        score = decision_values(model, data)
+        if data.y.ndim == 2:
+            _check_columns(score, data.y)
         elif score.ndim != 1:
             raise ValueError(
                 "risk_on takes models with one value for each row; measure a model "
                 "of many classes with error_on"
             )
-        risk = mean_loss(score, self.data, unwrap_static(self.loss))
-        is_finite = jnp.all(jnp.isfinite(score) | (normalized_weights(self.data) <= 0))
+        risk = mean_loss(score, data, unwrap_static(self.loss))
+        is_finite = jnp.all(jnp.isfinite(score) | (normalized_weights(data) <= 0))
         return jnp.where(is_finite, risk, jnp.inf)
 
 

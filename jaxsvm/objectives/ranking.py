@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ from ..ranking import (
 from ..recipe import check_choice, static, struct
 from ..types import Array, Batch, Model, check_weights
 from .evaluate import check_objective, decision_values
+from .probes import Probe
 
 GAINS = ("exponential", "linear")
 
@@ -185,9 +187,26 @@ def ndcg_on(
     return _Ndcg(data, k, gains, weighted)
 
 
+class _OfScores(Probe):
+    """A probe that reads the scores of its rows alone."""
+
+    data: Batch
+
+    def matched(self, names: Any) -> Any:
+        return dataclasses.replace(cast(Any, self), data=names.matched(self.data))
+
+    def __call__(self, model: Model) -> Array:
+        model, data = check_objective(model, self.data, needs="__call__")
+        made = self if data is self.data else dataclasses.replace(cast(Any, self), data=data)
+        return made.of_scores(_scores(model, data))
+
+    def of_scores(self, score: Array) -> Array:
+        """The measure of the scores (n,) of the rows."""
+        raise NotImplementedError
+
+
 def _scores(model: Model, data: Batch) -> Array:
     """The scores (n,) of the rows, in the dtype of the weights."""
-    check_objective(model, data, needs="__call__")
     score = decision_values(model, data)
     if score.ndim != 1:
         raise ValueError(
@@ -214,7 +233,7 @@ def _misordered(pairs: Pairs, rows: SortedRows, start: Array) -> Array:
 
 
 @struct
-class _PairShare:
+class _PairShare(_OfScores):
     """The share of pairs in the right order; `tie` is what a pair of scores within tol counts."""
 
     data: Batch
@@ -222,11 +241,8 @@ class _PairShare:
     tol: float = static(default=0.0)
     censored: bool = static(default=False)
 
-    def __call__(self, model: Model) -> Array:
-        return self._of_scores(_scores(model, self.data))
-
     @jax.jit  # else each call would compile sums in float64 anew
-    def _of_scores(self, score: Array) -> Array:
+    def of_scores(self, score: Array) -> Array:
         pairs = pairs_of(self.data, censored=self.censored)
         rows = sorted_scores(pairs, score)
         ahead, behind = violators(pairs.block, rows.score, self.tol, operator.ge)
@@ -237,14 +253,14 @@ class _PairShare:
 
 
 @struct
-class _Ndcg:
+class _Ndcg(_OfScores):
     data: Batch
     k: Any = static(default=None)
     gains: str = static(default=GAINS[0])
     weighted: bool = static(default=False)
 
-    def __call__(self, model: Model) -> Array:
-        data, score = self.data, _scores(model, self.data)
+    def of_scores(self, score: Array) -> Array:
+        data = self.data
         present = data.weight > 0
         grade = data.y.astype(score.dtype)
         gain = jnp.exp2(grade) - 1 if self.gains == "exponential" else grade

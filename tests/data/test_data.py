@@ -17,6 +17,7 @@ import jaxsvm
 from jaxsvm import data as jdata
 from jaxsvm import dataset
 from jaxsvm.data import breast_cancer, split, standardize
+from jaxsvm.data.class_numbers import encode
 from jaxsvm.data.from_scipy import stored_range
 
 X = [[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]
@@ -413,21 +414,21 @@ def test_class_numbers():
     ],
 )
 def test_encode_two_classes(y, names):
-    labels, found = jaxsvm.data.encode(y)
+    labels, found = encode(y)
     assert found == names and type(found[0]) is type(names[0])
     assert labels.tolist() == [1 if v == names[1] else -1 for v in y]
 
 
 def test_encode_more_classes_and_given_names():
-    assert jaxsvm.data.encode(["c", "a", "b", "a"])[0].tolist() == [2, 0, 1, 0]
-    labels, names = jaxsvm.data.encode([5, 9], names=(9, 5))
+    assert encode(["c", "a", "b", "a"])[0].tolist() == [2, 0, 1, 0]
+    labels, names = encode([5, 9], names=(9, 5))
     assert labels.tolist() == [1, -1] and names == (9, 5)
     with pytest.raises(ValueError, match=r"y holds the class 'z', which is not among \['a', 'b'\]"):
-        jaxsvm.data.encode(["a", "z"], names=("a", "b"))
+        encode(["a", "z"], names=("a", "b"))
     with pytest.raises(ValueError, match="y holds a single class"):
-        jaxsvm.data.encode([4, 4])
+        encode([4, 4])
     with pytest.raises(ValueError, match="y holds a NaN"):
-        jaxsvm.data.encode([1.0, np.nan])
+        encode([1.0, np.nan])
 
 
 # The one warning
@@ -689,14 +690,14 @@ def test_what_is_no_class_name_is_refused():
         [[1], "a"],
     ):
         with pytest.raises(ValueError, match="^y (must hold class names|holds a NaN)"):
-            jdata.encode(y)
+            encode(y)
     for names in ([None, "a"], [1, 1.0], ["a", "a"], [True, 1]):
         with pytest.raises(
             ValueError, match="^names must (hold class names|be the classes in order, each once)"
         ):
-            jdata.encode(["a", "a"], names=names)
+            encode(["a", "a"], names=names)
     with pytest.raises(ValueError, match="y holds the class 1, which is not among"):
-        jdata.encode([1, 2], names=["1", "2"])
+        encode([1, 2], names=["1", "2"])
 
 
 def test_a_broken_sparse_matrix_is_refused():
@@ -767,3 +768,27 @@ def test_ranges_of_stored_columns_are_those_of_the_array(seed, density, d):
     assert np.array_equal(columns, np.flatnonzero(dense.any(0)))
     assert np.array_equal(low, dense.min(0)[columns]) and low.dtype == np.float64
     assert np.array_equal(high, dense.max(0)[columns])
+
+
+def test_scale_takes_columns_to_0_1_and_keeps_zeros_of_sparse_rows(tmp_path):
+    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
+
+    x = np.array([[1.0, 5, -2], [3, 5, 4], [2, 5, 0]], np.float32)
+    scaled = jaxsvm.data.scale(x)(x)
+    np.testing.assert_allclose(scaled, MinMaxScaler().fit_transform(x), atol=1e-6)
+    random = np.random.default_rng(0)
+    dense = np.where(random.random((40, 9)) < 0.3, random.normal(size=(40, 9)), 0).astype("f")
+    rows = jaxsvm.dataset(scipy.sparse.csr_matrix(dense), np.arange(40) % 2).x
+    made = jaxsvm.data.scale(rows)
+    np.testing.assert_allclose(made(rows).toarray(), MaxAbsScaler().fit_transform(dense), atol=1e-6)
+    np.testing.assert_allclose(made(jnp.asarray(dense)), made(rows).toarray(), atol=1e-6)
+    jaxsvm.models.save(tmp_path / "scale.npz", made)
+    again = jaxsvm.models.load(tmp_path / "scale.npz")
+    assert again.low is None and np.array_equal(again.width, made.width)
+    for call, message in (
+        (lambda: jaxsvm.data.standardize(rows), "use jaxsvm.data.scale"),
+        (lambda: jaxsvm.data.standardize(dense)(rows), "use jaxsvm.data.scale"),
+        (lambda: jaxsvm.data.scale(dense)(rows), "was fitted on dense rows"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -25,7 +25,7 @@ def test_tables_are_those_of_pandas(tmp_path):
         data = load(tmp_path / f"rows.{ending}", "label")
         np.testing.assert_allclose(data.x, FRAME.drop(columns="label"), rtol=1e-6)
         np.testing.assert_array_equal(data.y, np.where(Y == "yes", 1, -1))
-        assert data.classes.names == ("no", "yes")
+        assert data.classes.names == ("no", "yes") and data.classes.columns == (*"abc", "pay")
     FRAME.drop(columns="label").to_csv(tmp_path / "pay.csv", index=False)
     data = load(tmp_path / "pay.csv", "pay", task="regression")
     np.testing.assert_allclose(data.y, FRAME.pay, rtol=1e-6)
@@ -60,8 +60,8 @@ def test_svmlight_files_are_those_of_scikit_learn(tmp_path, name, first):
     "name, text, target, words",
     [
         ("mnist", None, None, "there is no file .*fetch_openml.*breast_cancer"),
-        ("a.csv", "a,job,y\n1,cook,1\n2,,-1\n", "y", r"in 'job':.*OneHotEncoder.*\['job'\].*SVC"),
-        ("a.csv", "a,b,y\n1,?,1\n2,3,-1\n", "y", "words or missing cells in 'b'"),
+        ("a.csv", "a,job,y\n1,cook,1\n2,,-1\n", "y", r"'job' hold.*OneHotEncoder.*\['job'\].*SVC"),
+        ("a.csv", "a,b,y\n1,?,1\n2,3,-1\n", "y", "'b' hold words or missing cells"),
         ("a.csv", "a,b\n1,2\n", None, r"load\(path, target=...\): one of 'a', 'b'"),
         ("a.csv", "a,b\n1,2\n", "c", "no column 'c', expected one of 'a', 'b'"),
         ("a.csv", "a,b\n1,2,3\n4\n5,6,7,8\n", "b", "read as csv"),

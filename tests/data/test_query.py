@@ -39,20 +39,8 @@ def test_data_without_queries_have_no_leaf_for_them():
 
 
 def test_files_hold_queries(tmp_path):
-    jaxsvm.data.save_npz(tmp_path / "a.npz", X, Y, query=NAMES)
-    jaxsvm.data.save_svmlight(tmp_path / "a.svm", X, Y, query=NUMBERS)
-    for loaded in (
-        jaxsvm.data.load_npz(tmp_path / "a.npz", task="ranking"),
-        jaxsvm.data.load_svmlight(tmp_path / "a.svm", task="ranking"),
-    ):
-        assert loaded[0].query.tolist() == NUMBERS and loaded[0].y.tolist() == Y
-    assert jaxsvm.data.load_svmlight(tmp_path / "a.svm", positive=2)[0].query is None
     models.save(tmp_path / "batch.npz", data())
     assert models.load(tmp_path / "batch.npz").query.tolist() == NUMBERS
-    text = (tmp_path / "a.svm").read_text().replace("qid:0 ", "", 1)
-    (tmp_path / "b.svm").write_text(text)
-    with pytest.raises(ValueError, match="b.svm: 7 of 8 rows name their query, qid"):
-        jaxsvm.data.load_svmlight(tmp_path / "b.svm", task="ranking")
 
 
 def test_a_batch_of_an_older_version_is_one_without_queries(tmp_path, monkeypatch):

@@ -321,7 +321,7 @@ def test_budgeted_svc_with_a_kernel_that_has_no_merge():
 def test_the_model_of_an_expansion_is_certified_on_the_rows_that_came():
     x, y = rows()
     ours = SVC(2.0, tol=1e-4, random_state=0).fit(x, y)
-    data = jaxsvm.dataset(x, jaxsvm.data.encode(y)[0])
+    data = jaxsvm.dataset(x, y)
     proof = objectives.certificate(ours.model_, data, jaxsvm.lam_from_C(2.0, len(y)))
     assert proof.exact and proof.gap < 1e-3 * proof.primal
 

@@ -24,10 +24,7 @@ from jaxsvm.files import atomic, atomic_path
 X, Y = np.arange(12.0).reshape(4, 3), np.array([0, 1, 1, 0])
 WRITERS = {
     "model.npz": lambda path: models.save(path, jnp.ones(3)),
-    "rows.npz": lambda path: jdata.save_npz(path, X, Y),
-    "rows.svm": lambda path: jdata.save_svmlight(path, X, Y),
-    "rows.svm.gz": lambda path: jdata.save_svmlight(path, X, Y),
-    "rows.csv": lambda path: jdata.save_csv(path, X, Y),
+    "text.csv": lambda path: put(path),
 }
 
 
@@ -73,26 +70,6 @@ def test_threads_that_save_to_one_path(tmp_path):
     stop.set()
     reader.join()
     assert not failed and os.listdir(tmp_path) == ["tree.npz"]
-
-
-def test_threads_that_write_rows_to_one_path(tmp_path):
-    path, failed = tmp_path / "rows.csv", []
-
-    def write(k):
-        try:
-            for _ in range(20):
-                jdata.save_csv(path, np.full((200, 2), float(k)))
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=write, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed and os.listdir(tmp_path) == ["rows.csv"]
-    lines = path.read_text().splitlines()
-    assert len(lines) == 201 and len(set(lines[1:])) == 1
 
 
 @pytest.mark.long
@@ -252,30 +229,12 @@ def test_names_in_bytes(tmp_path):
         write(os.path.join(folder, name.encode()))
     assert sorted(os.listdir(tmp_path)) == sorted(WRITERS)
     assert models.load(os.path.join(folder, b"model.npz")).tolist() == [1, 1, 1]
-    rows = os.path.join(folder, b"rows.npz")
-    loaded = [
-        jdata.load_npz(rows),
-        jdata.load_file(rows),
-        jdata.load_csv(os.path.join(folder, b"rows.csv")),
-    ]
-    loaded += [
-        jdata.load_svmlight(os.path.join(folder, b"rows.svm")),
-        jdata.load_file(os.path.join(folder, b"rows.svm.gz")),
-    ]
-    for (part,) in loaded:
-        np.testing.assert_array_equal(part.x.toarray() if hasattr(part.x, "toarray") else part.x, X)
-    np.testing.assert_array_equal(jdata.memory_map(rows)["x"], X)
-    np.save(tmp_path / "x.npy", X), np.save(tmp_path / "y.npy", Y)
-    (part,) = jdata.load_npz((os.path.join(folder, b"x.npy"), os.path.join(folder, b"y.npy")))
-    np.testing.assert_array_equal(part.x, X)
     run = os.path.join(folder, b"run.npz")
     solver, data = jaxsvm.pegasos(0.1), jaxsvm.dataset(X, [1, -1, -1, 1])
     jaxsvm.fit(solver, data, jax.random.key(0), steps=4, save=run)
     assert int(models.load(run).step) == 4
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path}/rows.npz: ")):
-        jdata.load_npz(rows, positive=7)
     with pytest.raises(ValueError, match="x is a path: open it first"):
-        jdata.chunks(rows, Y, rows=2)
+        jdata.chunks(run, Y, rows=2)
 
 
 def test_long_names(tmp_path):

@@ -709,7 +709,7 @@ def test_chunks_of_a_memory_map_are_read_from_the_file(tmp_path, dtype):
             [(X, Y + 0.5)],
             dict(task="multiclass"),
             ValueError,
-            r"^class numbers must be 0 .* number them with jaxsvm\.data\.encode$",
+            r"^class numbers must be 0 .* number them with np.unique",
         ),
         ([(X, Y, -np.ones(N))], {}, ValueError, "^chunk 0 holds a weight below 0"),
         ([(X, Y)], dict(task="ranking"), ValueError, "^task must be one of"),

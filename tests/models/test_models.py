@@ -952,16 +952,6 @@ def test_headers_of_another_kind(header, path):
         load(path)
 
 
-def test_notes_are_texts(path):
-    header = {"format": 1, "jaxsvm": "0.3.0", "tree": {"value": 1}}
-    zipped(path, header | {"notes": {"rows": "of May"}})
-    assert models.load_notes(path) == {"jaxsvm": "0.3.0", "rows": "of May"}
-    for wrong in (3, ["of May"], None):
-        zipped(path, header | {"notes": {"rows": wrong, "columns": "4"}})
-        with pytest.raises(ValueError, match="notes that are no text"):
-            models.load_notes(path)
-
-
 def test_other_files(path):
     for content in (b"", b"PK", b"text", b"\x93NUMPY\x01\x00"):
         path.write_bytes(content)
@@ -1601,26 +1591,6 @@ def test_models_written_by_0_3_0():
         "classifier"
     ].classes == ("a", "b", "c")
     np.testing.assert_allclose(found["classifier"](x), [[0, 0, 0], [-2, -1, 0]], atol=1e-6)
-
-
-def test_a_fit_with_counts_of_two_integers(tmp_path):
-    """Written after 0.3.0: evaluations as high 2^20 + low, the state as a Run, factories with their
-    modules."""
-    path = pathlib.Path(__file__).parents[1] / "fixtures" / "fit-with-integer-counts.npz"
-    found = load(path)
-    assert (
-        found.info.evals.tolist() == [10, 10] and found.evals == 20 and int(found.state.step) == 20
-    )
-    assert found.status == "stopped after 20 steps; residual 1.0e+00"
-    arrays = dict(np.load(path))
-    header = json.loads(arrays.pop("header").tobytes())
-    name = f"a{header['tree']['fields']['info']['fields']['evals_parts']['array']}"
-    zipped(tmp_path / "large.npz", header, **arrays | {name: np.array([[2, 5], [0, 1]], np.int32)})
-    assert load(tmp_path / "large.npz").info.evals.tolist() == [2 * 2**20 + 5, 1]
-    for values in (np.zeros((2, 3)), np.zeros(2), np.full((2, 2), -1)):
-        zipped(tmp_path / "bad.npz", header, **arrays | {name: values.astype(np.int32)})
-        with pytest.raises(ValueError, match="holds a Curve that cannot be: evals_parts must"):
-            load(tmp_path / "bad.npz")
 
 
 # Whole or not at all

@@ -238,7 +238,7 @@ def test_given_coefficients_of_sparse_rows_and_of_nested_models():
     assert jaxsvm.certificate(run.model, sparse, lam, dual=coef).gap == pytest.approx(
         expected, rel=1e-3
     )
-    named = Classifier(Classifier(run.model, (0, 1)), (0, 1))
+    named = Classifier(Classifier(run.model, (-1, 1)), (-1, 1))
     assert jaxsvm.certificate(named, dense, lam, dual=coef).gap == pytest.approx(expected, rel=1e-9)
 
 

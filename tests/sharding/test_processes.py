@@ -3,19 +3,15 @@
 import os
 import pathlib
 import re
-import signal
 import socket
 import subprocess
 import sys
-import time
 
 import jax
 import numpy as np
 import pytest
-from sklearn.svm import LinearSVC
 
 import jaxsvm
-from jaxsvm.__main__ import main
 
 ROOT = pathlib.Path(__file__).parents[2]
 WORKER = pathlib.Path(__file__).parent / "worker.py"
@@ -120,76 +116,6 @@ def test_two_processes_are_one(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("end", ["csv", "svm"])
-def test_two_commands_train_one_model(tmp_path, end):
-    """Of two svmlight files that count columns from 0 the second has no index 0: the first decides
-    for both."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(101, 3))
-    y = np.where(x[:, 0] + 0.5 * x[:, 1] + 0.3 * rng.normal(size=101) > 0, "yes", "no")
-    lines = [
-        f"{label}," + ",".join(map(repr, row.tolist())) for label, row in zip(y, x, strict=True)
-    ]
-    if end == "svm":
-        x[50:, 0] = 0
-        cells = [" ".join(f"{i}:{v!r}" for i, v in enumerate(row.tolist()) if v) for row in x]
-        lines = [f"{2 * (label == 'yes') - 1} {row}" for label, row in zip(y, cells, strict=True)]
-    for process, part in enumerate((lines[:50], lines[50:])):
-        (tmp_path / f"part-{process}.{end}").write_text("\n".join(part) + "\n")
-    port, environment = free_port(), os.environ | {"JAX_PLATFORMS": "cpu"}
-    options = [
-        "--label",
-        "0",
-        "--C",
-        "0.1",
-        "--passes",
-        "400",
-        "--tol",
-        "1e-4",
-        "--model",
-        "model.npz",
-        "--quiet",
-    ]
-    commands = [
-        [
-            sys.executable,
-            "-m",
-            "jaxsvm",
-            "train",
-            f"part-{process}.{end}",
-            *options,
-            "--processes",
-            "2",
-        ]
-        + ["--process", str(process), "--coordinator", f"localhost:{port}"]
-        for process in range(2)
-    ]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    started = [
-        subprocess.Popen(command, cwd=tmp_path, env=environment, **streams) for command in commands
-    ]
-    first, second = (each.communicate(timeout=300)[0] for each in started)
-    assert [each.returncode for each in started] == [0, 0], first + second
-    assert (
-        "101 rows in 2 files, 2 devices" in first
-        and "train error" in first
-        and "train error" not in second
-    )
-    assert "certificate" in first and "certificate" in jaxsvm.models.load_notes(
-        tmp_path / "model.npz"
-    )
-    model = jaxsvm.models.load(tmp_path / "model.npz")
-    best = LinearSVC(loss="hinge", C=0.1, tol=1e-10, max_iter=10**6, random_state=0).fit(x, y)
-    assert model.classes == (("no", "yes") if end == "csv" else (-1, 1))
-    assert jaxsvm.models.load_notes(tmp_path / "model.npz").get("zero-based") == (
-        None if end == "csv" else "yes"
-    )
-    np.testing.assert_allclose(
-        np.asarray(model.inner(x.astype(np.float32))), best.decision_function(x), atol=2e-2
-    )
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["train.py", "stream.py"])
 def test_programs_of_the_document(name, tmp_path):
     """In two processes, as docs/devices.md starts them, each with a file of its own; then, for a
@@ -245,82 +171,3 @@ def test_programs_of_the_document(name, tmp_path):
             jaxsvm.pegasos(1e-4), [(x[by_step], y[by_step])], jax.random.key(0), batch_size=1024
         )
         np.testing.assert_allclose(model.w, run.model.w, rtol=1e-5)
-
-
-def commands(folder, *options, rows=(50, 51)):
-    """`jaxsvm train` in two processes, each with rows of a noisy plane in a file of its own."""
-    rng, port = np.random.default_rng(0), free_port()
-    for process, n in enumerate(rows):
-        x = rng.normal(size=(n, 3))
-        y = np.where(x[:, 0] + rng.normal(size=n) > 0, 1, -1)
-        np.savetxt(folder / f"part-{process}.csv", np.column_stack([x, y]), delimiter=",")
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": folder}
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-    command = [
-        sys.executable,
-        "-m",
-        "jaxsvm",
-        "train",
-        "--processes",
-        "2",
-        "--coordinator",
-        f"localhost:{port}",
-    ]
-    command += ["--model", "model.npz", "--quiet", *options]
-    files = lambda process: [f"part-{process}.csv", "--process", str(process)]
-    return lambda: [
-        subprocess.Popen(command + files(process), env=environment, **streams)
-        for process in range(2)
-    ]
-
-
-@pytest.mark.long
-def test_a_file_that_cannot_be_read_ends_both_commands(tmp_path):
-    start_both = commands(tmp_path)
-    (tmp_path / "part-1.csv").unlink()
-    began = time.monotonic()
-    started = start_both()
-    texts = [each.communicate(timeout=300)[0] for each in started]
-    assert [each.returncode for each in started] == [2, 2] and time.monotonic() - began < 60, texts
-    assert (
-        "process 1 could not read its file" in texts[0]
-        and "there is no file part-1.csv" in texts[1]
-    )
-
-
-@pytest.mark.long
-def test_ctrl_c_in_one_of_two_commands_keeps_the_model(tmp_path):
-    start_both = commands(tmp_path, "--passes", "200000", "--tol=-1")
-    started = start_both()
-    line = next(line for line in started[0].stdout if line.startswith("solver"))
-    assert "at most 200000 rounds" in line
-    time.sleep(12)
-    started[1].send_signal(signal.SIGINT)
-    texts = [each.communicate(timeout=120)[0] for each in started]
-    assert [each.returncode for each in started] == [130, 130], texts
-    assert "interrupted" in texts[0] and (tmp_path / "model.npz").exists()
-
-
-@pytest.mark.parametrize(
-    "options, sentence",
-    [
-        (["--processes", "2"], "--processes, --process and --coordinator go together"),
-        (["--process", "1"], "go together"),
-        (
-            ["--processes", "2", "--process", "2", "--coordinator", "h:1"],
-            "--process must be from 0 to K - 1",
-        ),
-        (["--processes", "auto", "--process", "0"], "--processes auto finds the others by itself"),
-        (["--processes", "auto", "--kernel", "rbf"], "trains a linear machine: leave --kernel out"),
-        (["--processes", "auto", "--solver", "smo"], "trains by --solver cocoa, got smo"),
-        (["--processes", "auto", "--scale", "unit"], "does not scale columns"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_wrong_options_get_a_sentence(options, sentence, tmp_path, capsys):
-    (tmp_path / "rows.csv").write_text("1,0\n-1,1\n")
-    assert (
-        main(["train", str(tmp_path / "rows.csv"), "--model", str(tmp_path / "m.npz"), *options])
-        == 2
-    )
-    assert sentence in " ".join(capsys.readouterr().err.split())

@@ -1,1 +1,0 @@
-"""The commands of `python -m jaxsvm`, one in each file."""

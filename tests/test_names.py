@@ -1,0 +1,171 @@
+"""Names of classes and columns that both sides know are compared, at every door."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import jaxsvm
+from jaxsvm import kernels, models
+from jaxsvm.metrics import auc_on, error_on, risk_on
+
+KEY = jax.random.key(0)
+RANDOM = np.random.default_rng(0)
+LINE, LETTERS = np.arange(80.0)[:, None] / 20, np.repeat(list("abcd"), 20)
+FRAME = pd.DataFrame(RANDOM.normal(size=(60, 3)), columns=list("pqr"))
+TURNED = FRAME[["r", "q", "p"]]
+WORDS = np.where(FRAME.p + 2 * FRAME.q + 0.3 * RANDOM.normal(size=60) > 0, "yes", "no")
+DATA, OTHER = jaxsvm.dataset(FRAME, WORDS), jaxsvm.dataset(TURNED, WORDS)
+RUN = jaxsvm.fit(jaxsvm.linear_svm(1.0), DATA, KEY)
+REVERSED = jaxsvm.dataset(FRAME, WORDS, classes=["yes", "no"])
+STRANGE = jaxsvm.dataset(FRAME.rename(columns={"q": "z"}), WORDS)
+ENGLISH = jaxsvm.dataset(FRAME, np.where(WORDS == "yes", "yes", "perhaps"))
+
+
+def four_classes(**options):
+    machine = jaxsvm.one_vs_one(jaxsvm.decomposition(100.0, kernels.rbf(1.0)), classes=4)
+    return jaxsvm.fit(machine, jaxsvm.dataset(LINE, LETTERS), KEY, **options)
+
+
+@pytest.mark.parametrize("rows", [slice(20, None), slice(20, 60), slice(None)])
+def test_class_numbers_of_two_numberings(rows):
+    """Three of the classes have the numbers 0 to 2, and two of them -1 and +1."""
+    test = jaxsvm.dataset(LINE[rows], LETTERS[rows])
+    run = four_classes(probe=error_on(test))
+    want = np.mean(run.predict(LINE[rows]) != LETTERS[rows])
+    assert float(error_on(test)(run.classifier)) == float(run.info.probe[-1]) == want == 0
+
+
+def test_a_share_of_errors_is_at_most_1():
+    """Without a bound it is 1.0000001 of 52 equal weights, for example."""
+    wrong = models.Linear(-jnp.ones(1), jnp.zeros(()))
+    for n in range(50, 60):
+        y = np.where(np.arange(n) % 2, 1, -1)
+        assert 1 - 1e-6 <= float(error_on(jaxsvm.dataset(y[:, None], y))(wrong)) <= 1
+
+
+MEASURES = {
+    "error": error_on,
+    "risk": risk_on,
+    "auc": auc_on,
+    "certificate": lambda data: lambda model: jaxsvm.certificate(model, data, 1 / 60).primal,
+    "primal": lambda data: lambda model: jaxsvm.objectives.primal(model, data, 1 / 60),
+    "calibrate": lambda data: lambda model: jaxsvm.calibrate(model, data).predict_proba(FRAME),
+    "conformal": lambda data: lambda model: jaxsvm.conformal(model, data).predict(FRAME),
+    "probe": lambda data: (
+        lambda model: jaxsvm.fit(jaxsvm.linear_svm(1.0), DATA, KEY, probe=risk_on(data)).info.probe
+    ),
+}
+
+
+@pytest.mark.parametrize("data", [OTHER, REVERSED], ids=["columns", "classes"])
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+def test_another_order_is_put_right(measure, data):
+    want = measure(DATA)(RUN.classifier)
+    np.testing.assert_allclose(measure(data)(RUN.classifier), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [(STRANGE, "without 'q' and with 'z'"), (ENGLISH, "the class 'perhaps', which is not among")],
+    ids=["columns", "classes"],
+)
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+def test_another_set_is_refused(measure, data, words):
+    with pytest.raises(ValueError, match=words):
+        measure(data)(RUN.classifier)
+
+
+def test_measures_are_those_of_scikit_learn():
+    score = np.asarray(RUN.model(DATA.x))
+    assert float(auc_on(OTHER)(RUN.classifier)) == pytest.approx(roc_auc_score(WORDS, score))
+    assert float(error_on(REVERSED)(RUN.classifier)) == pytest.approx(
+        np.mean(RUN.predict(FRAME) != WORDS)
+    )
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_predictions_take_columns_by_name(make, tmp_path):
+    models.save(tmp_path / "machine.npz", RUN.classifier)
+    saved = models.load(tmp_path / "machine.npz")
+    turned = make({name: TURNED[name].to_numpy() for name in TURNED})
+    for model in (RUN, RUN.classifier, saved, jaxsvm.calibrate(RUN.classifier, DATA)):
+        np.testing.assert_array_equal(model.predict(turned), model.predict(FRAME))
+        np.testing.assert_array_equal(model.predict(FRAME), model.predict(FRAME.to_numpy()))
+        with pytest.raises(ValueError, match="columns of the frame are not .*: without 'q'$"):
+            model.predict(turned[["p", "r"]])
+        with pytest.raises(ValueError, match="with 'more'$"):
+            model.predict(FRAME.assign(more=1))
+
+
+def test_real_targets_and_labels_know_their_columns():
+    real = jaxsvm.fit(
+        jaxsvm.linear_svm(1.0, loss=jaxsvm.losses.squared),
+        jaxsvm.dataset(FRAME, FRAME.p - FRAME.r, task="regression"),
+        KEY,
+    )
+    np.testing.assert_allclose(real.predict(TURNED), real.predict(FRAME), rtol=1e-6)
+    labels = pd.DataFrame({"u": FRAME.p > 0, "v": FRAME.q > 0, "w": FRAME.r > 0})
+    machine = jaxsvm.multi_output(jaxsvm.linear_svm(1.0), outputs=3)
+    several = jaxsvm.fit(machine, jaxsvm.dataset(FRAME, labels), KEY)
+    np.testing.assert_array_equal(several.predict(TURNED), several.predict(FRAME))
+    want = float(error_on(jaxsvm.dataset(FRAME, labels))(several.classifier))
+    turned = jaxsvm.dataset(TURNED, labels[["w", "u", "v"]])
+    assert float(error_on(turned)(several.classifier)) == pytest.approx(want)
+    with pytest.raises(ValueError, match="labels of the rows are not .*: without 'u' and with 'x'"):
+        error_on(jaxsvm.dataset(FRAME, labels.rename(columns={"u": "x"})))(several.classifier)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"), [(OTHER, "columns"), (REVERSED, "classes"), (STRANGE, "columns")]
+)
+@pytest.mark.parametrize("solver", [jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0), jaxsvm.newton(0.1)])
+def test_a_state_goes_on_with_rows_of_its_names_only(solver, data, words):
+    state = jaxsvm.fit(solver, DATA, KEY, steps=3).state
+    with pytest.raises(ValueError, match=f"comes from a run with other .*names of {words}"):
+        jaxsvm.fit(solver, data, state=state, steps=3)
+    unnamed = jaxsvm.fit(solver, DATA._replace(classes=None), state=state, steps=3)
+    named = jaxsvm.fit(solver, DATA, state=state, steps=3)
+    np.testing.assert_array_equal(unnamed.model.w, named.model.w)
+
+
+def test_a_stream_keeps_the_names_of_its_first_chunk():
+    solver, halves = jaxsvm.pegasos(0.1), [slice(30), slice(30, None)]
+    parts = lambda frames: [
+        jaxsvm.dataset(frame[rows], WORDS[rows]) for frame, rows in zip(frames, halves, strict=True)
+    ]
+    run = jaxsvm.stream(solver, parts([FRAME, FRAME]), KEY, probe=error_on(OTHER))
+    turned = jaxsvm.stream(solver, parts([FRAME, TURNED]), KEY, probe=error_on(DATA))
+    np.testing.assert_array_equal(run.model.w, turned.model.w)
+    np.testing.assert_array_equal(run.info.probe, turned.info.probe)
+    assert set(run.predict(TURNED)) <= {"yes", "no"}
+    last = jaxsvm.dataset(FRAME[30:], WORDS[30:], classes=["yes", "no"])
+    again = jaxsvm.stream(solver, [parts([FRAME, FRAME])[0], last], KEY)
+    np.testing.assert_array_equal(run.model.w, again.model.w)
+    for chunk, words in ((STRANGE, "without 'q' and with 'z'"), (ENGLISH, "the class 'perhaps'")):
+        with pytest.raises(ValueError, match=f"chunk 1: .*{words}"):
+            jaxsvm.stream(solver, [DATA, chunk], KEY)
+    with pytest.raises(ValueError, match="comes from a run with other names of columns"):
+        jaxsvm.stream(solver, [OTHER], state=run.state)
+
+
+def test_frames_of_words_or_missing_cells_show_the_pipeline():
+    for column in (WORDS, np.where(FRAME.p > 0, np.nan, FRAME.p), np.array([1, None] * 30)):
+        frame = FRAME.assign(odd=column)
+        for call in (
+            lambda: jaxsvm.dataset(frame, WORDS),
+            lambda: RUN.predict(frame[[*"pq", "odd"]]),
+        ):
+            with pytest.raises(ValueError, match="'odd' hold words|without 'r'"):
+                call()
+    with pytest.raises(ValueError, match="'p' hold words or missing cells: fit make_pipeline"):
+        RUN.predict(FRAME.assign(p=WORDS))
+    with pytest.raises(ValueError, match="two columns of the frame have one name"):
+        jaxsvm.dataset(pd.concat([FRAME, FRAME], axis=1), WORDS)
+    assert jaxsvm.dataset(FRAME.assign(b=WORDS == "yes"), WORDS).x.shape == (60, 4)
+    assert jaxsvm.dataset(pd.DataFrame(FRAME.to_numpy()), WORDS).classes.columns == ()
+    numbers = pd.DataFrame({"i": pd.array([1, 2], "Int64"), "f": np.array([1, 2], np.float32)})
+    assert jaxsvm.dataset(numbers, [0, 1]).x.tolist() == [[1, 1], [2, 2]]
