@@ -186,8 +186,8 @@ def test_queries_are_ranked(run):
 
 
 def test_queries_that_a_machine_does_not_use_are_told(run):
-    _, _, err = run("train queries.csv --target income --model t.skops --machine LinearSVC")
-    assert "has queries (qid), which LinearSVC does not use" in err
+    status, _, err = run("train queries.csv --target income --model t.skops --machine LinearSVC")
+    assert status == 0 and "has queries (qid), which LinearSVC does not use" in err
 
 
 def test_the_grid_is_that_of_scikit_learn(run):

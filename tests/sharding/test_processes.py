@@ -132,9 +132,7 @@ def test_programs_of_the_document(name, tmp_path):
     y = np.where(x[:, 0] > 0.1, 1, -1).astype(np.float32)
     for process in range(2):
         own = slice(process, None, 2)
-        np.savetxt(
-            tmp_path / f"rows-{process}.csv", np.column_stack([x[own], y[own]])[:100], delimiter=","
-        )
+        np.savez(tmp_path / f"rows-{process}.npz", x=x[own][:100], y=y[own][:100])
         np.save(tmp_path / f"x-{process}.npy", x[own])
         np.save(tmp_path / f"y-{process}.npy", y[own])
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
