@@ -6,7 +6,7 @@ Example:
     >>> import jax, jaxsvm
     >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
     >>> result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, jax.random.key(0))
-    >>> float(jaxsvm.metrics.error_on(data)(result.model))
+    >>> float(jaxsvm.metrics.error_on(data)(result.classifier))
     0.0
 """
 
