@@ -145,6 +145,15 @@ def test_a_stream_keeps_the_names_of_its_first_chunk():
     last = jaxsvm.dataset(FRAME[30:], WORDS[30:], classes=["yes", "no"])
     again = jaxsvm.stream(solver, [parts([FRAME, FRAME])[0], last], KEY)
     np.testing.assert_array_equal(run.model.w, again.model.w)
+    ones = np.where(WORDS == "yes", 1, -1)
+    for cut in (lambda frame: jaxsvm.data.chunks(frame, ones, rows=60), lambda x: [(x, ones)]):
+        both = [jaxsvm.stream(solver, [*cut(FRAME), *cut(x)], KEY) for x in (FRAME, TURNED)]
+        np.testing.assert_array_equal(both[0].model.w, both[1].model.w)
+    one = WORDS == "yes"  # all rows of a chunk are of one class, which is the first of two here
+    some = jaxsvm.dataset(FRAME[one], WORDS[one], classes=["yes", "no"])
+    same = jaxsvm.dataset(FRAME[one], WORDS[one], classes=["no", "yes"])
+    runs = [jaxsvm.stream(solver, [DATA, chunk], KEY) for chunk in (some, same)]
+    np.testing.assert_array_equal(runs[0].model.w, runs[1].model.w)
     for chunk, words in ((STRANGE, "without 'q' and with 'z'"), (ENGLISH, "the class 'perhaps'")):
         with pytest.raises(ValueError, match=f"chunk 1: .*{words}"):
             jaxsvm.stream(solver, [DATA, chunk], KEY)

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 
 from ..checks import check_rows
+from ..models import Classes
+from ..models.frames import column_names, frame_numbers, is_frame
 from ..types import Batch
 
 
@@ -51,7 +53,8 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
     contiguous; nothing else stays in memory.
 
     Args:
-        x: (n, d) an array or a memory map; or a `Batch`, dense or with `SparseRows`.
+        x: (n, d) an array, a memory map, a data frame of numbers whose columns keep their names; or
+            a `Batch`, dense or with `SparseRows`.
         y: (n,) targets; not with a `Batch`.
         weight: (n,) example weights; None: all 1.
         rows: size of a chunk, >= 1.
@@ -86,8 +89,9 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
     n = np.shape(x)[0]
     as_array = lambda a: a if isinstance(a, np.memmap) else np.asarray(a)
     ones = np.broadcast_to(np.float32(1), n) if weight is None else as_array(weight)
-    arrays: Any = as_array(x), as_array(y), np.broadcast_to(np.int32(0), n), ones
-    return Chunks(Batch(*arrays), int(rows))
+    columns, x = column_names(x), frame_numbers(x) if is_frame(x) else as_array(x)
+    arrays: Any = x, as_array(y), np.broadcast_to(np.int32(0), n), ones
+    return Chunks(Batch(*arrays, None, Classes((), columns) if columns else None), int(rows))
 
 
 def _read(a: Any, start: int, stop: int) -> np.ndarray:

@@ -15,6 +15,8 @@ import numpy as np
 
 from ..data.from_arrays import check_digits, check_target_digits, numbers
 from ..files import DeferredInterrupt
+from ..models import Classes
+from ..models.frames import by_name, column_names, is_frame
 from ..types import Batch, Lifted, SparseRows
 
 
@@ -39,11 +41,14 @@ class FirstNames:
         Raises:
             ValueError: other columns, or a class that the first chunk did not name.
         """
-        if not isinstance(chunk, Batch) or chunk.classes is None:
+        of_frame = isinstance(chunk, tuple | list) and len(chunk) > 0 and is_frame(chunk[0])
+        if not of_frame and getattr(chunk, "classes", None) is None:
             return chunk
-        if self.classes is None:
-            self.classes = chunk.classes
+        own = Classes((), column_names(chunk[0])) if of_frame else chunk.classes
+        self.classes = self.classes or own
         try:
+            if of_frame:
+                return by_name(chunk[0], self.classes.columns), *chunk[1:]
             return self.classes.matched(chunk)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error

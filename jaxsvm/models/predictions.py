@@ -140,9 +140,10 @@ class Classes:
         xp = np if isinstance(data.y, np.ndarray) else jnp
         place = np.array([self.names.index(name) for name in known.names], data.y.dtype)
         y = xp.asarray(place)[xp.where(data.y > 0, data.y, 0).astype(np.int32)]
-        if len(self.names) == 2:
-            y = xp.where(xp.any(data.y < 0), 2 * y - 1, y)
-        return _columns_matched(self, data._replace(y=y))
+        if len(self.names) == 2:  # labels -1 and +1, or class numbers 0 and 1
+            y = xp.where(xp.any(data.y == 0), y, 2 * y - 1)
+        named = dataclasses.replace(known, names=self.names)
+        return _columns_matched(self, data._replace(y=y, classes=named))
 
     def predict(self, model: Any, x: Any) -> Any:
         """The names that a model predicts; without names its values.
@@ -190,17 +191,15 @@ class Classes:
 
 
 def _columns_matched(names: Any, data: Batch) -> Batch:
-    """The rows with these names, and with their columns in the order of these."""
+    """The rows with their columns in the order of those of `names`."""
     known = data.classes
-    if known is None:
+    if known is None or not names.columns or known.columns in ((), names.columns):
         return data
-    both = {"names": names.names or known.names, "columns": names.columns or known.columns}
-    if names.columns and known.columns not in ((), names.columns) and not isinstance(data, Lifted):
-        order = places(names.columns, known.columns, "columns of the rows")
-        if isinstance(data.x, SparseRows):
-            raise ValueError("sparse rows take the columns of the frame in the order of training")
-        data = data._replace(x=data.x[:, np.array(order)])
-    return data._replace(classes=dataclasses.replace(known, **both))
+    order = np.array(places(names.columns, known.columns, "columns of the rows"))
+    if isinstance(data.x, SparseRows):
+        raise ValueError("sparse rows take the columns of the frame in the order of training")
+    x = data.x if isinstance(data, Lifted) else data.x[:, order]
+    return data._replace(x=x, classes=dataclasses.replace(known, columns=names.columns))
 
 
 @struct
@@ -219,7 +218,8 @@ class Labels:
         if isinstance(known, Labels) and known.names not in ((), self.names) and self.names:
             order = np.array(places(self.names, known.names, "labels of the rows"))
             weight = data.weight if data.weight.ndim == 1 else data.weight[:, order]
-            data = data._replace(y=data.y[:, order], weight=weight)
+            named = dataclasses.replace(known, names=self.names)
+            data = data._replace(y=data.y[:, order], weight=weight, classes=named)
         return _columns_matched(self, data)
 
     def predict(self, model: Any, x: Any) -> Any:
