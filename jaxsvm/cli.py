@@ -127,7 +127,7 @@ def check(args: Any) -> None:
     """Raise for files that cannot be read or written, before anything else is imported.
 
     Raises:
-        FileNotFoundError: files that are not there, or cannot be written.
+        FileNotFoundError, OSError: files that are not there, or cannot be written.
         ValueError: a file that is read and written, or two kinds of test rows.
     """
     known = vars(args)
@@ -138,8 +138,9 @@ def check(args: Any) -> None:
             raise FileNotFoundError(f"there is no file {path}")
         if out is not None and os.path.exists(out) and os.path.samefile(path, out):
             raise ValueError(f"{out} is a file that is read: give another name")
-    if out is not None and not os.access(os.path.dirname(out) or ".", os.W_OK):
-        raise FileNotFoundError(f"{out} is in a folder that does not exist or cannot be written to")
+    folder = os.path.dirname(out or "") or "."
+    if os.path.isdir(out or "") or not os.access(folder, os.W_OK):
+        raise OSError(f"{out} is a folder, or in one that does not exist or cannot be written to")
     if known.get("test") is not None and known["hold_out"] is not None:
         raise ValueError("--test and --hold-out both say what the test rows are: give one")
 
@@ -282,9 +283,7 @@ def matched(x: Any, saved: Mapping, path: str) -> Any:
     Raises:
         ValueError: another kind of rows, a column that is missing, or words for numbers.
     """
-    import numpy as np
-
-    columns, words = saved["columns"], saved["words"]
+    columns, words, missing = saved["columns"], saved["words"], float("nan")
     if (columns is None) == hasattr(x, "columns"):
         raise ValueError(
             f"{path} is a table: the model was trained on rows without names of columns"
@@ -303,9 +302,9 @@ def matched(x: Any, saved: Mapping, path: str) -> Any:
     for name in columns:
         try:
             if name in words:
-                x[name] = x[name].astype(str).astype(object).where(x[name].notna(), np.nan)
+                x[name] = x[name].astype(str).astype(object).where(x[name].notna(), missing)
             else:
-                x[name] = x[name].to_numpy(dtype=float, na_value=np.nan)
+                x[name] = x[name].to_numpy(dtype=float, na_value=missing)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"{path}: the column {name!r} held numbers in training, and has words here"
@@ -448,18 +447,17 @@ def choice(args: Any, kind: str, pipeline: Any, rows: Any, given: dict) -> dict[
 def error_of(kind: str, pipeline: Any, rows: Any) -> str:
     """The error on rows with targets of a kind, as a part of a line."""
     import jax.numpy as jnp
-    import numpy as np
 
     import jaxsvm
 
     values, n = pipeline.predict(rows.x), rows.x.shape[0]
     if kind == "none":
-        return f"{np.mean(values < 0):.2%} of {n} rows lie outside"
+        return f"{(values < 0).mean():.2%} of {n} rows lie outside"
     if kind == "classes":
-        return f"{np.mean(values != rows.y):.2%} of {n} rows"
+        return f"{(values != rows.y).mean():.2%} of {n} rows"
     if kind == "numbers":
-        square = np.mean((values - rows.y) ** 2)
-        return f"{square**0.5:.6g} (root mean square), R2 {1 - square / np.var(rows.y):.4f}"
+        square = ((values - rows.y) ** 2).mean()
+        return f"{square**0.5:.6g} (root mean square), R2 {1 - square / rows.y.var():.4f}"
     data = jaxsvm.dataset(values[:, None], rows.y, query=rows.query, task="ranking")
     probe = jaxsvm.objectives.pair_accuracy_on(data)
     right = float(probe(jaxsvm.models.Linear(jnp.ones(1), jnp.zeros(()))))
