@@ -1,7 +1,7 @@
 """The command line: `python -m jaxsvm` runs a first job; `train` and `predict` work on files.
 
-They are a scikit-learn pipeline of an estimator of jaxsvm, which skops keeps. Arguments are checked
-before anything else is imported.
+Their model is a scikit-learn pipeline that ends in an estimator of jaxsvm; skops keeps it.
+Arguments are checked before anything else is imported.
 """
 
 from __future__ import annotations
@@ -138,8 +138,7 @@ def check(args: Any) -> None:
             raise FileNotFoundError(f"there is no file {path}")
         if out is not None and os.path.exists(out) and os.path.samefile(path, out):
             raise ValueError(f"{out} is a file that is read: give another name")
-    folder = os.path.dirname(out or "") or "."
-    if os.path.isdir(out or "") or not os.access(folder, os.W_OK):
+    if os.path.isdir(out or "") or not os.access(os.path.dirname(out or "") or ".", os.W_OK):
         raise OSError(f"{out} is a folder, or in one that does not exist or cannot be written to")
     if known.get("test") is not None and known["hold_out"] is not None:
         raise ValueError("--test and --hold-out both say what the test rows are: give one")
@@ -206,7 +205,7 @@ def train(args: Any) -> None:
         raise ValueError(f"{name} needs numbers, and {args.target!r} holds words: take SVC")
     known, many = machine.get_params(), kind == "classes" and len(set(rows.y)) != 2
     odd = [key for key, value in CERTIFIED.items() if known.get(key, value) != value]
-    if args.certificate and (odd or many or not {"C", "tol"} <= known.keys() or "nu" in known):
+    if args.certificate and (odd or many or name not in ("SVC", "LinearSVC", "SVR", "LinearSVR")):
         raise ValueError(
             "--certificate is for SVC, LinearSVC, SVR and LinearSVR, of two classes or of numbers, "
             "without class_weight, penalty and intercept_scaling"
@@ -222,6 +221,8 @@ def train(args: Any) -> None:
     test = None
     if args.test is not None:
         test = clean(read(args.test, args.target, saved), saved, args.test)
+        if test.y is None and kind != "none":
+            raise ValueError(f"{args.test} has no column {args.target!r} of targets")
         describe(args.test, test, kind)
     elif args.hold_out is not None:
         splitter = ShuffleSplit if rows.query is None else GroupShuffleSplit  # of whole queries
