@@ -12,7 +12,6 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 import jaxsvm
 from jaxsvm.data import chunks, load
 
-KEY = jax.random.key(0)
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(40, 3)).astype(np.float32)
 Y = np.where(X[:, 0] > 0, "yes", "no")
@@ -109,7 +108,7 @@ print((peaks[1] - peaks[0]) / 1024)
 def test_a_mapped_file_is_streamed_as_the_array(tmp_path):
     y = np.where(Y == "yes", 1.0, -1.0)
     np.save(tmp_path / "x.npy", X)
-    stream = lambda x: jaxsvm.stream(jaxsvm.pegasos(1e-2), chunks(x, y, rows=16), KEY)
+    stream = lambda x: jaxsvm.stream(jaxsvm.pegasos(0.1), chunks(x, y, rows=16), jax.random.key(0))
     both = [stream(x) for x in (X, np.load(tmp_path / "x.npy", mmap_mode="r"))]
     np.testing.assert_array_equal(both[0].model.w, both[1].model.w)
 
