@@ -91,7 +91,8 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
     ones = np.broadcast_to(np.float32(1), n) if weight is None else as_array(weight)
     columns, x = column_names(x), frame_numbers(x) if is_frame(x) else as_array(x)
     arrays: Any = x, as_array(y), np.broadcast_to(np.int32(0), n), ones
-    return Chunks(Batch(*arrays, None, Classes((), columns) if columns else None), int(rows))
+    named = Classes((), columns) if columns else None
+    return Chunks(Batch(*arrays)._replace(classes=named), int(rows))
 
 
 def _read(a: Any, start: int, stop: int) -> np.ndarray:
