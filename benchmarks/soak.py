@@ -177,8 +177,8 @@ class Jobs:
         """A text of rows, read."""
         path = self.folder / "rows.csv"
         x, y = self.rows()
-        np.savetxt(path, np.c_[x, y], delimiter=",")
-        jaxsvm.data.load_csv(path)
+        np.savetxt(path, np.c_[x, y], delimiter=",", header="a,b,c,d,y", comments="")
+        jaxsvm.data.load(path, "y")
 
 
 def names() -> list[str]:

@@ -379,27 +379,6 @@ def other_program(case: Case) -> None:
     near(case, np.abs(pairs(back)), np.abs(want), "what comes back", 1e-3)
 
 
-def written_rows(case: Case) -> None:
-    """Rows with weights and queries written to files, and what other readers find in them."""
-    from sklearn.datasets import load_svmlight_file
-
-    x, y, weight = problem(case, 12)
-    x[case.random.random(x.shape) < 0.4] = 0
-    x[:, case.one((0, D - 1))] += 3  # the first or the last column is in every row
-    query, given = np.sort(case.random.integers(0, 4, 12)), both(case, x)
-    path = case.folder / "a.npz"
-    case.attempt("save_npz", jaxsvm.data.save_npz, path, given, y, weight, query, must=True)
-    with np.load(path) as file:
-        for name, want in (("y", y), ("weight", weight), ("query", query)):
-            near(case, file[name], want.astype(np.float64), f"{name} of a file of save_npz", 1e-6)
-    path = case.folder / "a.svm"
-    case.attempt("save_svmlight", jaxsvm.data.save_svmlight, path, given, y, query, must=True)
-    rows, labels, queries = load_svmlight_file(path, n_features=D, zero_based=False, query_id=True)
-    near(case, rows.toarray(), x.astype(np.float64), "rows of a file of save_svmlight", 1e-6)
-    near(case, labels, y.astype(np.float64), "labels of a file of save_svmlight", 1e-6)
-    near(case, queries, query.astype(np.float64), "queries of a file of save_svmlight", 1e-6)
-
-
 def objective_values(case: Case) -> None:
     """Objectives and the primal of a certificate, of weighted rows, to nine digits."""
     x, y, weight = problem(case)
@@ -454,7 +433,6 @@ KINDS: dict[str, Callable[[Case], None]] = {
         other_program,
         kernel_block,
         objective_values,
-        written_rows,
         features_of,
     )  # fmt: skip
 }

@@ -29,9 +29,7 @@ COUNTS = {  # part -> cases of a whole campaign
     "selection files": 500,
     "resumed": 2000,
     "chunks": 200,
-    "commands": 300,
     "files": 1600,
-    "readers": 1600,
     "kills": 200,
     "interrupts": 20,
 }
@@ -40,7 +38,7 @@ MODULES = {  # the module and function of parts that have other names than their
     "interrupts": ("kills", "interrupt"),
     "selection files": ("selection_files", "run"),
 }
-FUZZED = ("svmlight", "csv_file", "npz", "rows_file", "damaged", "invalid", "libsvm", "liblinear")
+FUZZED = ("damaged", "invalid", "libsvm", "liblinear")
 COUNTS |= {f"fuzzed {name}": 3000 for name in FUZZED}
 MODULES |= {f"fuzzed {name}": ("fuzzed", name) for name in FUZZED}
 SECONDS = 300  # a case that takes longer hangs

@@ -1,4 +1,4 @@
-"""Part `files`: damaged files of models, runs and rows. Loaded is what was saved, or nothing."""
+"""Part `files`: damaged files of models and runs. Loaded is what was saved, or nothing."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ import numpy as np
 import scipy.sparse
 
 import jaxsvm
-from jaxsvm import data as jdata
 from jaxsvm import features, kernels, models, samplers
 
 from .cases import Case, Different, same_leaves
 
 ROWS = np.random.default_rng(0).normal(size=(12, 3)).astype("f4")
 LABELS = np.where(ROWS[:, 0] > 0, 1, -1)
-NAMES, CLASSES = np.array(["b", "a"] * 6), np.arange(12) % 3
+CLASSES = np.arange(12) % 3
 MOST = 64 * 2**20  # bytes that loading a file of a few kilobytes may take
 _whole: dict[str, tuple[Any, bytes]] = {}
 
@@ -401,75 +400,6 @@ def untouched(case: Case) -> None:
     )
 
 
-# Files of rows
-
-
-def rows_file(case: Case) -> None:
-    """`load_npz` and `memory_map` of damaged `.npz` and `.npy` files."""
-    form = case.one(("npz", "packed", "npy", "map"))
-    path = case.folder / ("a.npy" if form == "npy" else "a.npz")
-    names = NAMES
-    if form == "npy":
-        np.save(path, ROWS)
-    else:
-        (np.savez_compressed if form == "packed" else np.savez)(path, x=ROWS, y=names, weight=np.ones(12))
-    saved = path.read_bytes()
-    text, how = damage(case, saved)
-    sound = case.folder / ("b.npy" if form == "npy" else "b.npz")
-
-    def twin():
-        sound.write_bytes(saved)
-        (jdata.load_npz if form in ("npz", "packed") else jdata.memory_map)(sound)
-
-    case.twin = twin
-    if case.rarely(5):
-        how, text = bomb(case, form)
-    path.write_bytes(text)
-    if form == "npy":
-        wanted = quiet_load(path)
-        found = limited(case, f"memory_map(.npy, {how})", jdata.memory_map, path)["x"]
-        if wanted is None:
-            case.expect(wanted is not None, "mapped a file that NumPy cannot read")
-        case.compare(
-            np.asarray(found).tobytes() == wanted.tobytes() and found.dtype == wanted.dtype, "other numbers than NumPy has"
-        )
-        return
-    if form == "map":  # documented: the sums of bytes are not checked
-        found = limited(case, f"memory_map(.npz, {how})", jdata.memory_map, path)
-        case.expect(all(isinstance(a, np.ndarray) for a in found.values()), "a member is no array")
-        return
-    found = limited(case, f"load_npz({form}, {how})", jdata.load_npz, path)
-    case.judged = True
-    (data,) = found
-    right = found.classes == ("a", "b") and np.array_equal(data.x, ROWS) and np.array_equal(data.y, np.where(names == "b", 1, -1))
-    if not right or not np.array_equal(data.weight, np.ones(12)):
-        raise Different(f"the file was damaged ({how}) and loaded as other rows")
-
-
-def quiet_load(path: pathlib.Path) -> np.ndarray | None:
-    """What NumPy reads; None: nothing."""
-    try:
-        if path.stat().st_size > 2**20:
-            return None
-        return np.load(path, allow_pickle=False, mmap_mode="r")
-    except Exception:
-        return None
-
-
-def bomb(case: Case, form: str) -> tuple[str, bytes]:
-    """A small file that asks for much memory."""
-    if form == "npy":
-        shape = case.one(((2**40, 3), (2**62, 2**62), (10**7, 3), (-3, 4), (2**31, 2)))
-        return f"says shape {shape}", npy_of_shape(ROWS, shape)
-    if form == "map" or case.rarely(2):  # a memory map reads compressed members, as documented
-        shape = case.one(((2**40, 3), (2**62, 2**62), (10**8, 3)))
-        return f"says shape {shape}", packed([("x.npy", npy_of_shape(ROWS, shape)), ("y.npy", npy(np.ones(12)))])
-    big = npy(np.zeros(2**27, np.uint8))
-    return "128 MiB of zeros beside", packed(
-        [("x.npy", npy(ROWS)), ("y.npy", npy(NAMES)), ("weight.npy", npy(np.ones(12))), ("z.npy", big)], compress=True
-    )
-
-
 def run(case: Case) -> None:
     """One case of the part."""
-    case.one((damaged,) * 5 + (invalid,) * 5 + (rows_file,) * 3 + (untouched,))(case)
+    case.one((damaged,) * 5 + (invalid,) * 5 + (untouched,) * 4)(case)

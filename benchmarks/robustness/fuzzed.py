@@ -1,6 +1,6 @@
-"""Parts `fuzzed ...`: small files with a few random changes, for each reader.
+"""Parts `fuzzed ...`: small files of models with a few random changes.
 
-Right: the content that another reader finds, or a refusal in a sentence, within 5 seconds and 1 GB.
+Right: what was saved, or the decision values of the format, or a refusal in a sentence, within 5 seconds and 1 GB.
 """
 
 from __future__ import annotations
@@ -17,12 +17,19 @@ import numpy as np
 
 from jaxsvm import models
 
-from . import files, readers
+from . import files
 from .cases import FLOAT32, Case, Wrong
 from .oracles import Kernel
 
 SECONDS, BYTES = 5, 2**30
 PROBE = np.random.default_rng(1).normal(size=(4, 3))
+PIECES = [
+    b"nan", b"inf", b"-inf", b"Infinity", b"1e39", b"1e999", b"-1:1", b"0:1", b"3000000000:1", b"2147483645:1", b"qid:4", b"\r\n",
+    b"\n\n", b"# note", b"\xef\xbb\xbf", "\u0661".encode(), b"1_0", b"0x1", b'"', b'"1"', b"1,2", b"5:5:5", b" :1", b" 7: 1",
+    b"\x1a", b"\r", b"'", b"\x00", b"\xff", b"NA", b"?", b"NULL", b"1;2", b"1 2", b"1,", b",", b",,", b"1e", b"--1", b"+-1",
+    b"1j",
+    b"True", b"\xc2\xa0", b"\t", b"1.2.3", b"9" * 400, b"1:1 1:2", b"2:1 1:1", "\uff11".encode(), b"1d3", b"1f", b"$1", b"1%",
+]  # fmt: skip
 
 
 def bounded(run: Callable[[Case], None]) -> Callable[[Case], None]:
@@ -129,12 +136,28 @@ def liblinear_values(text: bytes) -> np.ndarray:
     return rows @ weights[:width] + (bias * weights[width] if bias >= 0 else 0)
 
 
+def mutate(case: Case, text: bytes) -> bytes:
+    """Pieces put in, replaced, lost or doubled."""
+    for _ in range(case.one((1, 1, 2, 3))):
+        place = int(case.random.integers(len(text) + 1))
+        piece = case.one(PIECES) if case.random.integers(2) else bytes([case.one(b"0123456789+-.:,;#\"' \t\r\n_eEnax")])
+        how = case.one(("insert", "insert", "replace", "replace", "delete", "cut", "double"))
+        text = {
+            "insert": text[:place] + piece + text[place:],
+            "replace": text[:place] + piece + text[place + len(piece) :],
+            "delete": text[:place] + text[place + 1 :],
+            "cut": text[:place],
+            "double": text[:place] + text[max(place - 7, 0) :],
+        }[how]
+    return text
+
+
 def model_text(texts: list[str], values_of: Callable[[bytes], np.ndarray]) -> Callable[[Case], None]:
     """`models.from_libsvm` of a changed text."""
 
     def run(case: Case) -> None:
         valid = case.one(texts).encode()
-        text = valid if case.rarely(10) else readers.mutate(case, valid)
+        text = valid if case.rarely(10) else mutate(case, valid)
         path, sound = case.folder / "a.model", case.folder / "valid.model"
         path.write_bytes(text)
         sound.write_bytes(valid)
@@ -165,7 +188,6 @@ def scale(found: Any, wanted: np.ndarray) -> float:
     return float(max(1.0, np.abs(wanted).max(), *parts) ** 2)
 
 
-svmlight, csv_file, npz = (bounded(run) for run in (readers.svmlight, readers.csv_file, readers.npz))
-rows_file, damaged, invalid = (bounded(run) for run in (files.rows_file, files.damaged, files.invalid))
+damaged, invalid = (bounded(run) for run in (files.damaged, files.invalid))
 libsvm = bounded(model_text(LIBSVM, libsvm_values))
 liblinear = bounded(model_text(LIBLINEAR, liblinear_values))

@@ -1,6 +1,6 @@
 """Parts `kills` and `interrupts`: a run that is broken off at any moment goes on from its file to the same bits.
 
-Calls of `select` and of the command line are made again, with the files that the killed one left. A process imports the
+Calls of `select` are made again, with the file that the killed one left. A process imports the
 package once and starts no backend; every run is a fork of it, which can be killed alone.
 """
 
@@ -97,27 +97,6 @@ def selected(**options: Any):
     return go
 
 
-def command(*words: str):
-    """A command of which {} is the file that it leaves: path -> the bytes of the arrays of the file, or its text."""
-
-    def go(path: str) -> Any:
-        from jaxsvm.__main__ import main
-
-        source = pathlib.Path(f"{path}.rows.csv")
-        random = np.random.default_rng(0)
-        x = random.normal(size=(120, 3))
-        np.savetxt(source, np.c_[x, np.where((x**2).sum(1) > 2.3, 1, -1)], delimiter=",", fmt="%.9g")
-        with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing), contextlib.redirect_stderr(nothing):
-            code = main([word.replace("{}", path) for word in (words[0], str(source), *words[1:])])
-        if code:
-            raise RuntimeError(f"the command ended with status {code}")
-        text = pathlib.Path(path).read_bytes()
-        arrays = members(text) if zipfile.is_zipfile(path) else {"text": text}
-        return {name: np.frombuffer(a, np.uint8) for name, a in arrays.items() if name != "header.npy"}
-
-    return go
-
-
 @functools.cache
 def calls() -> dict[str, Any]:
     """Calls that are made again with the file that was left."""
@@ -125,10 +104,6 @@ def calls() -> dict[str, Any]:
     return {
         "select, grid": selected(**grid),
         "select, race": selected(search="race", **grid),
-        "command select": command("select", "--save", "{}.save", "--model", "{}", "--kernel", "rbf", "--quiet"),
-        "command train": command("train", "--model", "{}", "--kernel", "rbf"),
-        "command train, passes": command("train", "--model", "{}", "--solver", "pegasos", "--passes", "50"),
-        "command sweep": command("sweep", "--out", "{}", "--passes", "5"),
     }
 
 

@@ -1,4 +1,4 @@
-"""Part `data`: hostile arrays for `dataset`, `standardize`, `scale`, `split`, `encode`, `chunks`. The oracle is NumPy."""
+"""Part `data`: hostile arrays for `dataset`, `standardize`, `scale`, `split`, `chunks`. The oracle is NumPy."""
 
 from __future__ import annotations
 
@@ -354,40 +354,6 @@ def split(case: Case) -> None:
     case.compare(np.array_equal(together, np.arange(n)), "the parts do not hold every row once")
 
 
-def encode(case: Case) -> None:
-    """`encode`: names of labels are the names that were given."""
-    pool = case.one(
-        (
-            ["ham", "spam"],
-            ["a", "b", "c"],
-            [1, 2],
-            [0.5, 1.5, 2.5],
-            [True, False],
-            [b"a", b"b"],
-            [1, "a"],
-            [None, "a"],
-            [1, np.nan],
-        )
-        + ([3], ["a", ""], [2**60, 2**60 + 1], [1.0, 1], ["\u0661", "1"], [np.inf, 1], [1 + 1j, 2], ["a", "a "])
-    )
-    y = [case.one(pool) for _ in range(int(case.random.integers(0, 9)))]
-    if case.rarely(5):
-        y = case.one((np.array(y, object), np.array(y)[:, None], tuple(y), set(map(str, y)), "spam", None, 3, {1: 2}, iter(y)))
-    names = None if case.rarely(2) else case.one((pool, pool[::-1], pool[:1], [*pool, "zzz"], [], "ab", None, [pool[0]] * 2, 5))
-    text = f"encode({show(y)}, names={show(names)})"
-    given = list(y) if isinstance(y, set) else y
-    case.twin = lambda: jdata.encode(["a", "b", "a"], None if names is None else ["b", "a"])
-    labels, found = case.attempt(text, jdata.encode, y, names)
-    held = np.asarray(given)
-    case.expect(len(found) >= 2 and len(set(found)) == len(found), f"the classes {found} are not two or more different ones")
-    case.expect(len(labels) == len(held), "a label for each row was expected")
-    place = (np.asarray(labels) + 1) // 2 if len(found) == 2 else np.asarray(labels)
-    case.expect(set(place.tolist()) <= set(range(len(found))), f"labels are {labels}")
-    case.compare(
-        all(found[p] == name for p, name in zip(place.tolist(), held.tolist(), strict=True)), "the labels name other classes"
-    )
-
-
 def chunks(case: Case) -> None:
     """`chunks`: put together again they are the whole."""
     x, plain, _ = matrix(case)
@@ -413,4 +379,4 @@ def chunks(case: Case) -> None:
 
 def run(case: Case) -> None:
     """One case of the part."""
-    case.one((dense,) * 10 + (sparse,) * 4 + (scaled,) * 3 + (split, encode, encode, chunks))(case)
+    case.one((dense,) * 10 + (sparse,) * 4 + (scaled,) * 3 + (split, dense, dense, chunks))(case)
