@@ -66,7 +66,7 @@ ANSWERS = {
     "several_classes": 1,
     "other_program": 2,
     "kernel_block": 12,
-    "objective_values": 1,
+    "objective_values": 2,
     "features_of": 1,
 }
 
