@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MOST = {"jaxsvm": 23_169, "tests": 38_262}
+MOST = {"jaxsvm": 23_169, "tests": 38_253}
 
 
 def lines_of_code(text: str) -> int:

@@ -93,9 +93,9 @@ def read(path: str | os.PathLike, target: str | None = None, like: Mapping | Non
             return _svmlight(path, **{key: like[key] for key in ("width", "first") if key in like})
         return _table(path, kind, target, like.get("words"))
     except ImportError as error:
-        name, extra = error.name or "pyarrow", "cli" if kind == "parquet" else "files"
+        name = error.name or "pyarrow"
         raise ImportError(
-            f"reading {path} needs {name}: pip install 'jaxsvm[{extra}]'", name=name
+            f"reading {path} needs {name}: pip install 'jaxsvm[files]'", name=name
         ) from error
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}, read as {kind}: {' '.join(str(error).split())}") from error
