@@ -182,7 +182,7 @@ def fastest_linear(
 
 def system_for_grid(shape: tuple[int, int], sparse: bool) -> str | None:
     """The `system` of `newton` for a path over C on rows of that shape; None: its default."""
-    return None if sparse or shape[1] > MOST_EIGENVECTORS else "eigen"
+    return "eigen" if not sparse and MOST_COLUMNS < shape[1] <= MOST_EIGENVECTORS else None
 
 
 def linear_solver(

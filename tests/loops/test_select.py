@@ -287,7 +287,13 @@ def test_paths_of_newton_are_the_solutions_of_liblinear(system):
 
 @pytest.mark.parametrize(
     ("shape", "sparse", "system"),
-    [((20_000, 54), False, "eigen"), ((20_000, 2_049), False, None), ((20_000, 54), True, None)],
+    [
+        ((20_000, 512), False, None),
+        ((20_000, 513), False, "eigen"),
+        ((20_000, 2_048), False, "eigen"),
+        ((20_000, 2_049), False, None),
+        ((20_000, 600), True, None),
+    ],
 )
 def test_the_system_of_a_grid_follows_the_rows(shape, sparse, system):
     assert system_for_grid(shape, sparse) == system
