@@ -12,8 +12,7 @@ import numpy as np
 from jax import lax
 
 from .checks import caller_stacklevel, shown, x64_enabled
-from .models import Classifier, Mapped, OneVsOne, check_values, decision_values
-from .models.frames import by_name
+from .models import Classes, Classifier, Mapped, Named, OneVsOne, check_values, decision_values
 from .numerics import is_traced
 from .objectives.evaluate import in_float64
 from .recipe import check_choice, static, struct
@@ -360,7 +359,7 @@ def probabilities(curve: Any, columns: Array, coupling: str, k: int) -> Array:
 
 
 @struct
-class Calibrated:
+class Calibrated(Named):
     """Class probabilities of a model, as `calibrate` and `Selection.calibrated` make them.
 
     `coupling` says how those of more than two classes come about. "rest": one curve for each class
@@ -384,6 +383,11 @@ class Calibrated:
     classes: tuple = static()  # their names, in the order of the columns of probabilities
     columns: tuple = static(default=())  # the names of the columns of rows; (): not known
 
+    @property
+    def named(self) -> Classes:
+        """The names."""
+        return Classes(self.classes, self.columns)
+
     def __call__(self, x: Any) -> Array:
         """The probabilities of the classes, (n, d) -> (n, k)."""
         values = Columns(self.model, self.coupling)(x)
@@ -391,7 +395,6 @@ class Calibrated:
 
     def predict_proba(self, x: Any) -> Any:
         """As a call, on the host: of any rows, lists too, by few compiled programs."""
-        x = by_name(x, self.columns)
         return self(x) if is_traced(self, x) else decision_values(self, x)
 
     def predict(self, x: Any) -> np.ndarray:
@@ -468,9 +471,10 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
         )
     check_weights("data", data)
     refuse_columns("calibrate", data)
-    names, inner, known = None, model, data.classes
+    names, inner, of_rows = None, model, ()
     if isinstance(model, Classifier):
-        names, inner, known, data = model.classes, model.inner, model, model.named.matched(data)
+        names, inner, of_rows = model.classes, model.inner, model.columns
+        data = model.named.matched(data)
     to_columns = Columns(inner, coupling)
     columns: Any
     place: Any
@@ -481,7 +485,7 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
         columns = decision_values(to_columns, data.x)
         place, names = places_of(data, names, number_of_classes(columns, coupling))
     made = calibrate_columns(inner, columns, place, data.weight, method, coupling, names)
-    return dataclasses.replace(made, columns=() if known is None else known.columns)
+    return dataclasses.replace(made, columns=of_rows)
 
 
 def refuse_columns(caller: str, data: Batch) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import itertools
 import os
 import sys
 import threading
@@ -26,13 +25,11 @@ MACHINES = {name: "classes" for name in ("SVC", "NuSVC", "LinearSVC", "BudgetedS
 MACHINES |= {name: "numbers" for name in ("SVR", "NuSVR", "LinearSVR")}
 MACHINES |= {"Ranker": "grades", "OneClassSVM": "none"}
 CERTIFIED = {"class_weight": None, "penalty": "l2", "intercept_scaling": 1}  # with --certificate
-MOST_CLASSES = 20  # of whole numbers, where no machine is named
 # types of a model file that skops does not know: those of the package, and arrays
-TRUSTED = ("jaxsvm.", "numpy.dtype", "jaxlib._jax.ArrayImpl")
-FILES = """
-files: .csv and .parquet are tables with named columns; .npz holds x and y; any other is svmlight.
-Empty cells and ? are missing. Columns of words become indicators, numbers are standardised. Queries
-of Ranker are a column qid, the qid: of svmlight, or the array query of a npz file."""
+TRUSTED = ("jaxsvm.", "numpy.dtype", "scipy.sparse.", "jaxlib._jax.ArrayImpl")
+FILES = """Files: .csv and .parquet are tables, .npz holds x and y, any other is svmlight. Empty
+cells and ? are missing. Words become indicators, numbers are standardised, columns of svmlight
+divided by their largest number. Queries are a column qid, qid: of svmlight, or query of npz."""
 EXAMPLES = """
   jaxsvm train rows.csv --target income --hold-out 0.2 --model income.skops
   jaxsvm train rows.csv --target income --grid C=0.1,1,10 gamma=0.01,0.1 --model income.skops
@@ -50,27 +47,25 @@ class Parser(argparse.ArgumentParser):
 def parser() -> Parser:
     """The parser of all commands."""
     how: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-    top = Parser("jaxsvm", description=f"{__doc__}\nexamples:{EXAMPLES}", **how)
+    top = Parser("jaxsvm", description=f"machines on files; alone a first job\n{EXAMPLES}", **how)
     top.add_argument("--version", action="version", version=f"jaxsvm {__version__}")
     commands = top.add_subparsers(dest="command", metavar="command", required=True)
-    text = "fit a pipeline to the rows of a file, and write it"
-    add = commands.add_parser("train", help=text, description=text + FILES, **how).add_argument
+    how |= {"description": FILES}
+    add = commands.add_parser("train", help="fit a pipeline and write it", **how).add_argument
     add("file", metavar="FILE", help="the training rows")
     add("--model", metavar="M", required=True, help="the file that is written, as by skops")
     add("--target", metavar="NAME", help="the column of targets in a table")
     text = "; without it SVC, SVR for numbers that are not whole, Ranker where there are queries"
     add("--machine", choices=MACHINES, metavar="NAME", help=", ".join(MACHINES) + text)
-    some: Any = {"nargs": "+", "default": [], "metavar": "NAME=VALUE"}
+    some: Any = {"nargs": "+", "default": [], "metavar": "NAME=VALUE", "action": "extend"}
     add("--set", help="parameters of the machine: C=10 kernel=poly", **some)
     add("--grid", help="values to choose among by cross-validation: C=0.1,1,10", **some)
     add("--folds", type=int, default=5, metavar="K", help="folds of --grid; 5")
     add("--test", metavar="FILE", help="other rows, for the test error")
     add("--hold-out", type=float, metavar="SHARE", help="share of the rows for the test error")
-    add("--seed", type=int, default=0, metavar="N", help="of --hold-out and the machine; 0")
     add("--probability", action="store_true", help="keep probabilities of classes with the model")
     add("--certificate", action="store_true", help="bound the distance from the optimum")
-    text = "predict the rows of a file"
-    add = commands.add_parser("predict", help=text, description=text + FILES, **how).add_argument
+    add = commands.add_parser("predict", help="predict the rows of a file", **how).add_argument
     add("model", metavar="M", help="what train wrote")
     add("file", metavar="FILE", help="the rows; columns are found by their names")
     add("--out", metavar="F", help="the file of the predictions; without it standard output")
@@ -142,6 +137,8 @@ def check(args: Any) -> None:
         raise OSError(f"{out} is a folder, or in one that does not exist or cannot be written to")
     if known.get("test") is not None and known["hold_out"] is not None:
         raise ValueError("--test and --hold-out both say what the test rows are: give one")
+    if known.get("folds", 2) < 2 or not 0 < (known.get("hold_out") or 0.5) < 1:
+        raise ValueError("--folds must be at least 2, and --hold-out between 0 and 1")
 
 
 def keep_programs() -> None:
@@ -198,9 +195,11 @@ def train(args: Any) -> None:
         saved["words"].append(args.target)  # of other files the same text
     name = args.machine or machine_of(rows)
     saved["machine"], kind, machine = name, MACHINES[name], made(name, args)
-    if rows.y is None and kind != "none":
-        shown = ", ".join(map(repr, saved["columns"] or ()))
-        raise ValueError(f"{name} needs targets: name their column, --target, one of {shown}")
+    if (rows.y is None or not len(rows.y)) and kind != "none":
+        shown = (
+            f"name their column, --target, one of {', '.join(map(repr, saved['columns'] or ()))}"
+        )
+        raise ValueError(f"{name} needs targets: {shown if saved['columns'] else 'there are none'}")
     if kind in ("numbers", "grades") and rows.y.dtype.kind == "U":
         raise ValueError(f"{name} needs numbers, and {args.target!r} holds words: take SVC")
     known, many = machine.get_params(), kind == "classes" and len(set(rows.y)) != 2
@@ -226,7 +225,7 @@ def train(args: Any) -> None:
         describe(args.test, test, kind)
     elif args.hold_out is not None:
         splitter = ShuffleSplit if rows.query is None else GroupShuffleSplit  # of whole queries
-        cut = splitter(1, test_size=args.hold_out, random_state=args.seed)
+        cut = splitter(1, test_size=args.hold_out, random_state=0)
         rows, test = (taken(rows, some) for some in next(cut.split(rows.x, groups=rows.query)))
     pipeline = pipeline_of(rows.x, saved, machine)
     given = {"machine__sample_weight": rows.weight, "machine__qid": rows.query}
@@ -263,8 +262,9 @@ def predict(args: Any) -> None:
         raise ValueError(f"{args.model} has no probabilities: train it with --probability")
     with contextlib.redirect_stdout(sys.stdout if args.out else sys.stderr):
         describe(args.file, rows, "none")
-        if rows.y is not None and (kind := MACHINES[saved["machine"]]) != "none":
-            line("error", error_of(kind, pipeline, clean(rows, saved, args.file)))
+        kind, known = MACHINES[saved["machine"]], clean(rows, saved, args.file)
+        if known.y is not None and len(known.y) and kind != "none":
+            line("error", error_of(kind, pipeline, known))
     with progress("predicting"):
         values = (pipeline.predict_proba if args.probability else pipeline.predict)(x)
     with contextlib.ExitStack() as stack:
@@ -326,10 +326,10 @@ def clean(rows: Any, saved: Mapping, path: str) -> Any:
         count = (~has_target).sum()
         warnings.warn(f"{path}: {count} rows without a target are left out", stacklevel=2)
     rows = taken(rows._replace(y=np.asarray(rows.y)), np.flatnonzero(has_target))
-    y = rows.y
+    y = np.asarray(pandas.Series(rows.y).infer_objects())
     if y.dtype.kind == "f" and (y % 1 == 0).all() and (abs(y) < 2**53).all():
-        return rows._replace(y=y.astype(np.int64))  # svmlight and missing cells make floats
-    return rows if y.dtype.kind in "iufb" else rows._replace(y=y.astype(str))
+        y = y.astype(np.int64)  # svmlight and missing cells make floats
+    return rows._replace(y=y if y.dtype.kind in "iufb" else y.astype(str))
 
 
 def taken(rows: Any, places: Any) -> Any:
@@ -352,7 +352,7 @@ def machine_of(rows: Any) -> str:
     """The machine where none is named."""
     if rows.query is not None or rows.y is None or rows.y.dtype.kind == "f":
         return "Ranker" if rows.query is not None else "SVC" if rows.y is None else "SVR"
-    if rows.y.dtype.kind in "iu" and len(set(rows.y)) > MOST_CLASSES:
+    if rows.y.dtype.kind in "iu" and len(set(rows.y)) > 20:
         raise ValueError(
             f"the targets are {len(set(rows.y))} different whole numbers: say --machine SVR for "
             "numbers, or --machine SVC for classes"
@@ -361,7 +361,7 @@ def machine_of(rows: Any) -> str:
 
 
 def made(name: str, args: Any) -> Any:
-    """The machine of the options --set and --seed; those of --grid are checked, too."""
+    """The machine of the option --set; those of --grid are checked, too."""
     from . import estimators
 
     machine = getattr(estimators, name)()
@@ -371,7 +371,7 @@ def made(name: str, args: Any) -> Any:
     if args.grid and MACHINES[name] == "none":
         raise ValueError(f"--grid compares errors, and {name} has none: give --set")
     pairs(args.grid, machine, True)
-    chosen = {"random_state": args.seed} if "random_state" in known else {}
+    chosen = {"random_state": 0} if "random_state" in known else {}
     return machine.set_params(**chosen | pairs(args.set, machine, False))
 
 
@@ -388,6 +388,8 @@ def pairs(texts: Sequence[str], machine: Any, several: bool) -> dict[str, Any]:
         if key not in machine.get_params():
             names = ", ".join(machine.get_params())
             raise ValueError(f"{type(machine).__name__} has no parameter {key!r}: it has {names}")
+        if key in values:
+            raise ValueError(f"{key} is given twice: write all its values after one {key}=")
         values[key] = [literal(part) for part in value.split(",")] if several else literal(value)
     return values
 
@@ -413,8 +415,7 @@ def pipeline_of(x: Any, saved: Mapping, machine: Any) -> Any:
         one_hot = OneHotEncoder(handle_unknown="ignore")
         words = make_pipeline(SimpleImputer(strategy="most_frequent"), one_hot)
         of_words = [name for name in x if name in saved["words"]]
-        others = [name for name in x if name not in saved["words"]]
-        rows = ColumnTransformer([("words", words, of_words), ("numbers", numbers, others)])
+        rows = ColumnTransformer([("words", words, of_words)], remainder=numbers)
     return Pipeline([("rows", rows), ("machine", machine)])
 
 
@@ -452,6 +453,12 @@ def error_of(kind: str, pipeline: Any, rows: Any) -> str:
     import jaxsvm
 
     values, n = pipeline.predict(rows.x), rows.x.shape[0]
+    strange = set(rows.y.tolist()) - set(pipeline.classes_.tolist()) if kind == "classes" else ()
+    if strange:
+        raise ValueError(
+            f"the rows have the class {min(strange, key=str)!r}, expected one of "
+            f"{', '.join(map(repr, pipeline.classes_.tolist()[:12]))}"
+        )
     if kind == "none":
         return f"{(values < 0).mean():.2%} of {n} rows lie outside"
     if kind == "classes":
@@ -551,10 +558,9 @@ def first_job(args: Any) -> None:
         f"{passes} passes in batches of {batch}, one program",
         flush=True,
     )
-    sweep, times = jaxsvm.sweep(trained, lam=lams, sigma=sigmas), [time.perf_counter()]
-    for _ in range(2):
-        models, errors = jax.block_until_ready(sweep(training, validation, key))
-        times.append(time.perf_counter())
+    sweep, began = jaxsvm.sweep(trained, lam=lams, sigma=sigmas), time.perf_counter()
+    models, errors = jax.block_until_ready(sweep(training, validation, key))
+    took = time.perf_counter() - began
     table = jaxsvm.sweep.table(errors, lam=lams, sigma=sigmas)
     print(f"\nvalidation error\n{table}\n")
     lam, sigma = table.best["lam"], table.best["sigma"]
@@ -569,8 +575,7 @@ def first_job(args: Any) -> None:
     points = f"{len(exact.support().index)} support vectors"
     line("exact machine", f"test error {float(wrong(exact)):.2%}, {points}")
     line("certificate", f"{bounds(proof)}: within {100 * float(proof.gap / proof.dual):.1g} %")
-    first, again = (f"{after - before:.2f} s" for before, after in itertools.pairwise(times))
-    line("time", f"{again} for the {errors.size} runs, {first} with compilation")
+    line("time", f"{took:.2f} s for the {errors.size} runs, with compilation")
     try:
         import matplotlib
 

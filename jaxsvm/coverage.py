@@ -10,8 +10,7 @@ import numpy as np
 
 from .calibration import places_of, refuse_columns
 from .checks import shown
-from .models import Classes, Classifier, check_values, classes_of, decision_values
-from .models.frames import by_name
+from .models import Classes, Classifier, Named, check_values, decision_values, names_of
 from .numerics import is_traced
 from .recipe import check_scalars, static, struct
 from .types import Array, Batch, check_weights
@@ -20,7 +19,7 @@ HALVINGS = 60  # of the ends of intervals: below the rounding of float32 and nea
 
 
 @struct
-class Conformal:
+class Conformal(Named):
     """Sets of classes or intervals, as `conformal` and `Selection.conformal` make them.
 
     With scores s_i of rows that a model f was not trained on, and K such models,
@@ -49,6 +48,11 @@ class Conformal:
     classes: tuple = static(default=())  # names; () for real targets
     columns: tuple = static(default=())  # the names of the columns of rows; (): not known
 
+    @property
+    def named(self) -> Classes:
+        """The names."""
+        return Classes(self.classes, self.columns)
+
     def __call__(self, x: Any) -> Array:
         """(n, k) truth values, whether a class is in the set; of real targets (n, 2) ends."""
         values = jnp.stack([model(x) for model in self.models])
@@ -60,7 +64,6 @@ class Conformal:
 
     def predict(self, x: Any) -> Any:
         """As a call, on the host: of any rows, lists too, by few compiled programs."""
-        x = by_name(x, self.columns)
         return self(x) if is_traced(self, x) else decision_values(self, x)
 
     def sets(self, x: Any) -> list[tuple]:
@@ -169,8 +172,8 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
     check_weights("data", data)
     refuse_columns("conformal", data)
     names: Any = getattr(model, "classes", None)  # of a `Classifier`, or of probabilities
-    known: Any = classes_of(None, data.classes if names is None else model)
-    data = data if names is None else Classes(names, known.columns).matched(data)
+    known: Any = names_of(model) or Classes()
+    data = known.matched(data)
     inner = model.inner if isinstance(model, Classifier) else model
     traced = is_traced(inner, data)
     values = inner(data.x) if traced else decision_values(inner, data.x)

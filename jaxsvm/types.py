@@ -901,7 +901,8 @@ def column(data: Batch, c: int | str) -> Batch:
         named = f", named {', '.join(map(str, names[:12]))}" if names else ""
         raise ValueError(f"the targets of shape {data.y.shape}{named} have no column {c!r}")
     weight = data.weight if data.weight.ndim == 1 else data.weight[:, place]
-    return data._replace(y=data.y[:, place], weight=weight, classes=None)
+    rest = None if data.classes is None else dataclasses.replace(data.classes, names=())
+    return data._replace(y=data.y[:, place], weight=weight, classes=rest)
 
 
 def take_by_block(data: Batch, index: Array, blocks: int) -> Batch:

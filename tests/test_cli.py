@@ -52,6 +52,9 @@ def by_hand(machine, words=ADULT[0], numbers=ADULT[1]):
     return make_pipeline(make_column_transformer((word, words), (number, numbers)), machine)
 
 
+MODEL = "--model t.skops"
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The files of all tests; `m.skops` is a model of train.csv with probabilities."""
@@ -80,6 +83,10 @@ def folder(tmp_path_factory):
     dump_svmlight_file(x, grade, "ranks.svm", query_id=np.arange(N) // 8, zero_based=False)
     np.savez("rows.npz", x=x, y=y, weight=1.0 + np.arange(N) % 3)
     np.savez("wide.npz", x=np.ones((3, 7)), y=y[:3])
+    np.savez("short.npz", x=x, y=y[:-1])
+    (folder / "twice.csv").write_text("age,age,income\n1,2,low\n3,4,high\n")
+    words = (folder / "train.csv").read_text().replace("high", "rich")
+    (folder / "other_class.csv").write_text(words)
     (folder / "text.skops").write_text("no model")
     skops.io.dump({"machine": print}, "print.skops")
     assert main("train train.csv --target income --model m.skops --probability".split()) == 0
@@ -203,13 +210,13 @@ def test_the_grid_is_that_of_scikit_learn(run):
 
 
 def test_held_out_rows_have_no_part_in_the_fit(run):
-    status, out, _ = run("train train.csv --target income --model t.skops --hold-out 0.25 --seed 3")
+    status, out, _ = run("train train.csv --target income --model t.skops --hold-out 0.25")
     x, y = read("train.csv", "income")
-    train, test = next(ShuffleSplit(1, test_size=0.25, random_state=3).split(x))
-    hand = by_hand(SVC(random_state=3)).fit(x.iloc[train], y.iloc[train])
+    train, test = next(ShuffleSplit(1, test_size=0.25, random_state=0).split(x))
+    hand = by_hand(SVC(random_state=0)).fit(x.iloc[train], y.iloc[train])
     wrong = np.mean(hand.predict(x.iloc[test]) != y.iloc[test])
     assert status == 0 and f"test error      {wrong:.2%} of {len(test)} rows" in out
-    scaler = cli.load_model("t.skops")["pipeline"]["rows"].named_transformers_["numbers"][-1]
+    scaler = cli.load_model("t.skops")["pipeline"]["rows"].named_transformers_["remainder"][-1]
     np.testing.assert_allclose(scaler.mean_[1], x.hours.iloc[train].mean())
 
 
@@ -293,13 +300,39 @@ def test_rows_without_a_target_are_left_out_with_a_line(run, tmp_path):
     assert status == 0 and "5 rows without a target are left out" in err and f"{N - 5} rows" in out
 
 
+@pytest.mark.parametrize("machine", [*cli.MACHINES])
+@pytest.mark.parametrize("file", ["two.svm", "wide.csv"])
+def test_what_is_trained_on_sparse_rows_is_read_again(run, file, machine):
+    """Machines keep their rows, and a table of many words makes sparse ones."""
+    random = np.random.default_rng(0)
+    table = pandas.DataFrame({k: random.choice(list("abcdefghij"), 60) for k in "pqrs"})
+    table.assign(y=random.permutation([1, -1] * 30)).to_csv("wide.csv", index=False)
+    if machine == "Ranker":
+        return
+    target = "--target y" if file == "wide.csv" else ""
+    assert run(f"train {file} {target} {MODEL} --machine {machine}")[0] == 0
+    status, out, err = run(f"predict t.skops {file}")
+    assert status == 0 and len(out.split()) == (60 if target else N), err
+
+
+def test_truth_values_as_targets_with_an_empty_cell(run, tmp_path):
+    rows = "".join(f"{k},{k > 5}\n" for k in range(12))
+    (tmp_path / "a.csv").write_text("x,y\n" + rows)
+    (tmp_path / "b.csv").write_text("x,y\n" + rows + "3,\n")
+    line = f"train {tmp_path}/a.csv --target y {MODEL} --set C=100 --test {tmp_path}/b.csv"
+    status, out, _ = run(line)
+    assert status == 0 and "test error      0.00% of 12" in out
+    (tmp_path / "c.csv").write_text("x,y\n" + rows.replace("True", "").replace("False", ""))
+    status, out, _ = run(f"predict t.skops {tmp_path}/c.csv")
+    assert status == 0 and out.split() == ["False"] * 6 + ["True"] * 6
+
+
 def test_one_class(run):
     _, out, _ = run("train rows.npz --model t.skops --machine OneClassSVM --set nu=0.2")
     assert 10 < float(re.search(r"training error +(\S+)% of", out)[1]) < 30
     assert set(run("predict t.skops rows.npz")[1].split()) == {"1", "-1"}
 
 
-MODEL = "--model t.skops"
 REFUSALS = [
     ("train nosuch.csv --target income --model t.skops", "there is no file nosuch.csv"),
     ("train train.csv --target wage --model t.skops", "no column 'wage', expected one of 'age'"),
@@ -311,13 +344,17 @@ REFUSALS = [
     (f"train train.csv --target income {MODEL} --set cost=1", "SVC has no parameter 'cost'"),
     (f"train train.csv --target income {MODEL} --set C", "expected NAME=VALUE, such as C=10"),
     (f"train train.csv --target income {MODEL} --set C=-1", "C"),
+    (f"train train.csv --target income {MODEL} --set C=1 --set C=2", "C is given twice"),
+    (f"train twice.csv --target income {MODEL}", "two columns have the name 'age'"),
+    (f"train short.npz {MODEL}", r"expected x \(n, d\) and n targets, got \(160, 6\)"),
+    (f"train train.csv --target income {MODEL} --test other_class.csv", "class 'rich', expected"),
     (f"train train.csv --target income {MODEL} --test new.csv", "has no column 'income'"),
-    (f"train train.csv --target income {MODEL} --grid C=1 --folds 1", "n_splits"),
-    (f"train train.csv --target income {MODEL} --hold-out 2", "test_size"),
+    (f"train train.csv --target income {MODEL} --grid C=1 --folds 1", "--folds must be at least 2"),
+    (f"train train.csv --target income {MODEL} --hold-out 2", "and --hold-out between 0 and 1"),
     (f"train train.csv --target income {MODEL} --hold-out 0.2 --test new.csv", "give one"),
     (f"train train.csv --target income {MODEL} --test renamed.csv", "lacks columns of the model"),
     (f"train train.csv --target income {MODEL} --test words.csv", "'age' held numbers"),
-    (f"train train.csv --target income {MODEL} --test rows.npz", "name no target"),
+    (f"train train.csv --target income {MODEL} --test rows.npz", "has no names of columns"),
     (
         f"train train.csv --target income {MODEL} --machine SVR",
         "SVR needs numbers, and 'income' holds words",
@@ -331,7 +368,7 @@ REFUSALS = [
     (f"train text.skops {MODEL}", "text.skops, read as svmlight"),
     ("predict m.skops renamed.csv", "lacks columns of the model: 'age'; it has 'years'"),
     ("predict m.skops words.csv", "'age' held numbers in training"),
-    ("predict m.skops rows.npz", "name no target"),
+    ("predict m.skops rows.npz", "has no names of columns"),
     ("predict m.skops new.csv --target income", "has no column 'income' of targets"),
     ("predict text.skops new.csv", "no model that jaxsvm train wrote"),
     ("predict rows.npz new.csv", "no model that jaxsvm train wrote"),
@@ -366,7 +403,7 @@ def test_a_missing_library_is_named_with_its_extra(run, monkeypatch, name):
     [
         ("--help", "train predict --version"),
         ("train --help", "FILE --target --model --machine SVC Ranker --set --grid --folds --test "
-         "--hold-out --seed --probability --certificate .parquet"),
+         "--hold-out --probability --certificate .parquet"),
         ("predict --help", "FILE --out --probability --target"),
         ("--version", jaxsvm.__version__),
     ],

@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.metrics import roc_auc_score
+from sklearn.svm import LinearSVC
 
 import jaxsvm
 from jaxsvm import kernels, models
@@ -159,6 +160,71 @@ def test_a_stream_keeps_the_names_of_its_first_chunk():
             jaxsvm.stream(solver, [DATA, chunk], KEY)
     with pytest.raises(ValueError, match="comes from a run with other names of columns"):
         jaxsvm.stream(solver, [OTHER], state=run.state)
+
+
+PHI = jaxsvm.features.fourier(KEY, kernels.rbf(1.0), dim=3, features=64)
+
+
+def test_doors_behind_maps_and_on_prepared_rows():
+    """A map in front of named rows, probabilities, decision values of frames, one label."""
+    scale = jaxsvm.data.standardize(DATA.x)
+    inner = jaxsvm.fit(jaxsvm.linear_svm(1.0), DATA._replace(x=scale(DATA.x)), KEY).classifier
+    raw = models.Mapped(scale, inner)
+    chances = jaxsvm.calibrate(RUN.classifier, DATA)
+    for model in (raw, RUN.classifier, chances):
+        want = models.decision_values(model, FRAME)
+        np.testing.assert_allclose(models.decision_values(model, TURNED), want, rtol=1e-5)
+    assert (
+        float(error_on(OTHER)(raw)) == float(error_on(REVERSED)(raw)) == float(error_on(DATA)(raw))
+    )
+    four = jaxsvm.calibrate(four_classes().classifier, jaxsvm.dataset(LINE, LETTERS))
+    assert float(error_on(jaxsvm.dataset(LINE[20:], LETTERS[20:]))(four)) == 0
+    solver = jaxsvm.on_features(PHI, jaxsvm.pegasos(0.1))
+    run = jaxsvm.fit(solver, DATA, KEY, steps=50)
+    assert float(error_on(solver.prepare(DATA))(run.classifier)) < 0.5
+    with pytest.raises(ValueError, match="prepared rows must have their columns in the order"):
+        error_on(solver.prepare(OTHER))(run.classifier)
+    labels = jaxsvm.dataset(FRAME, pd.DataFrame({"u": FRAME.p > 0, "v": FRAME.q > 0}))
+    one = jaxsvm.fit(jaxsvm.linear_svm(1.0), jaxsvm.column(labels, "u"), KEY)
+    turned = jaxsvm.dataset(TURNED, pd.DataFrame({"u": FRAME.p > 0, "v": FRAME.q > 0}))
+    measured = [error_on(jaxsvm.column(d, "u"))(one.classifier) for d in (labels, turned)]
+    assert float(measured[0]) == float(measured[1])
+
+
+def test_a_bare_model_has_no_names():
+    """Rows of calibration say nothing of the order of those that it was trained on."""
+    made = jaxsvm.calibrate(RUN.model, OTHER._replace(x=DATA.x))
+    np.testing.assert_array_equal(made.predict_proba(FRAME), made.predict_proba(FRAME.to_numpy()))
+    sets = jaxsvm.conformal(RUN.model, OTHER._replace(x=DATA.x))
+    np.testing.assert_array_equal(sets.predict(FRAME), sets.predict(FRAME.to_numpy()))
+    unnamed = jaxsvm.data.chunks(FRAME, np.where(WORDS == "yes", 1, -1), rows=30)
+    solver = jaxsvm.pegasos(0.1)
+    assert jaxsvm.stream(solver, unnamed, KEY, probe=error_on(OTHER)).info.probe.shape == (2,)
+
+
+def test_numbers_are_names_by_their_values():
+    """0 and 1 are False and True, and 0.0 and 1.0."""
+    kinds = [(WORDS == "yes").astype(dtype) for dtype in (bool, int, float)]
+    state = jaxsvm.fit(jaxsvm.pegasos(0.1), jaxsvm.dataset(FRAME, kinds[0]), KEY, steps=3).state
+    for y in kinds[1:]:
+        jaxsvm.fit(jaxsvm.pegasos(0.1), jaxsvm.dataset(FRAME, y), state=state, steps=3)
+
+
+def test_names_may_come_late_in_a_stream():
+    solver, ones = jaxsvm.pegasos(0.1), np.where(WORDS == "yes", 1, -1)
+    run = jaxsvm.stream(solver, [(FRAME, ones), DATA, REVERSED], KEY)
+    same = jaxsvm.stream(solver, [(FRAME, ones), DATA, DATA], KEY)
+    np.testing.assert_array_equal(run.model.w, same.model.w)
+    assert run.classes.names == ("no", "yes")
+    with pytest.raises(ValueError, match="other names of classes"):
+        jaxsvm.stream(solver, [REVERSED], state=run.state)
+
+
+def test_machines_of_scikit_learn_know_their_columns():
+    machine = LinearSVC(random_state=0).fit(FRAME, WORDS)
+    model = models.from_sklearn(machine)
+    np.testing.assert_array_equal(model.predict(TURNED), machine.predict(FRAME))
+    assert float(error_on(OTHER)(model)) == pytest.approx(1 - machine.score(FRAME, WORDS))
 
 
 def test_frames_of_words_or_missing_cells_show_the_pipeline():

@@ -84,7 +84,7 @@ def read(path: str | os.PathLike, target: str | None = None, like: Mapping | Non
     """
     path, like = os.fspath(path), like or {}
     kind = KINDS.get(os.path.splitext(path)[1].lower(), "svmlight")
-    if target is not None and kind in ("npz", "svmlight"):
+    if target is not None and not like and kind in ("npz", "svmlight"):
         raise ValueError(f"{path} is read as {kind}, which has its own targets: name no target")
     try:
         if kind == "npz":
@@ -115,6 +115,11 @@ def _table(path: str, kind: str, target: str | None, words: list | None) -> Rows
             x[name] = x[name].astype(str).where(x[name].notna(), np.nan)
     else:
         options: Any = {"dtype": dict.fromkeys(words or (), str), "skipinitialspace": True}
+        names = pandas.read_csv(path, header=None, nrows=1, dtype=str, skipinitialspace=True).iloc[
+            0
+        ]
+        if names.dropna().duplicated().any():
+            raise ValueError(f"two columns have the name {names[names.duplicated()].iloc[0]!r}")
         x = pandas.read_csv(path, na_values=["?"], low_memory=False, **options)
     x.columns = x.columns.astype(str)
     if target is not None and target not in x and words is None:
@@ -140,7 +145,12 @@ def _npz(path: str) -> Rows:
     names = getattr(arrays, "files", [])
     for x, y in ARRAYS:
         if x in names:
-            parts: Any = (arrays[k] if k in names else None for k in (x, y, "query", "weight"))
+            parts: Any = [arrays[k] if k in names else None for k in (x, y, "query", "weight")]
+            shapes = [np.shape(a) for a in parts[1:] if a is not None]
+            if parts[0].ndim != 2 or any(shape != parts[0].shape[:1] for shape in shapes):
+                raise ValueError(
+                    f"expected {x} (n, d) and n targets, got {parts[0].shape}, {shapes}"
+                )
             return Rows(*parts)
     raise ValueError(f"expected the arrays x and y, got {_names(names) or 'no npz file'}")
 

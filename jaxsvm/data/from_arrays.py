@@ -116,7 +116,7 @@ def checked_batch(
     """
     task = task if task or query is None else "ranking"
     if is_traced_array(x, y, weight, query):
-        return _of_traced(x, y, weight, query, task, classes)
+        return _of_traced(x, y, weight, query, task, classes, columns)
     sparse = is_sparse(x)
     weight = weight if weight is None else numbers("weight", weight)
     several: Any = None  # the names of labels, where rows have several targets
@@ -175,19 +175,23 @@ def checked_batch(
     return Batch(x, y, index, weight, groups, named if names or columns else None)
 
 
-def _of_traced(x: Any, y: Any, weight: Any, query: Any, task: str | None, classes: Any) -> Batch:
+def _of_traced(
+    x: Any, y: Any, weight: Any, query: Any, task: str | None, classes: Any, columns: tuple
+) -> Batch:
     """The batch inside of a transformation; what is known of y is numbered as outside."""
     if is_traced_array(y):
         if classes is not None:
             raise ValueError("classes number a y that is known: number a traced y by jnp.where")
-        return traced_batch(x, y, weight, query, task or "binary")
+        named = Classes((), columns) if columns else None
+        return traced_batch(x, y, weight, query, task or "binary", named)
     y, names, task = _numbered(y, classes, task)
     y = numbers("y", y)
     if not names and task == "binary":
         y, names = _labels(y, np.ones(y.shape, bool))
     if not names and task == "multiclass":
         names = _class_numbers(y)
-    return traced_batch(x, y, weight, query, task, Classes(names) if names else None)
+    named = Classes(names, columns) if names or columns else None
+    return traced_batch(x, y, weight, query, task, named)
 
 
 def _numbered(y: Any, classes: Any, task: str | None) -> tuple[Any, tuple, str]:

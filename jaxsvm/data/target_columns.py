@@ -82,4 +82,4 @@ def column_names(own: list, k: int, names: Any) -> tuple:
 
 def _names_in(y: Any) -> list:
     """The names of the columns of a data frame; none of other arrays."""
-    return list(getattr(y, "column_names", getattr(y, "columns", ())))  # of pyarrow, of others
+    return list(getattr(y, "columns", ()))

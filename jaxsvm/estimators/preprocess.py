@@ -49,8 +49,7 @@ def validate(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         advice = (
             "give numbers, or take a classifier"
             if place == "y"
-            else "encode them by sklearn.preprocessing.OneHotEncoder in a pipeline, or train by "
-            "jaxsvm.fit on jaxsvm.dataset(frame, target=...)"
+            else "encode them by sklearn.preprocessing.OneHotEncoder in a pipeline"
         )
         raise ValueError(f"{place} holds words, such as {word}: {advice}") from error
 

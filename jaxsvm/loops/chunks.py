@@ -31,7 +31,7 @@ class HostChunk(NamedTuple):
 
 
 class FirstNames:
-    """The names of classes and columns of the first chunk that has some."""
+    """The names of the first chunk that has some of classes, and of the first with columns."""
 
     classes: Any = None
 
@@ -45,7 +45,8 @@ class FirstNames:
         if not of_frame and getattr(chunk, "classes", None) is None:
             return chunk
         own = Classes((), column_names(chunk[0])) if of_frame else chunk.classes
-        self.classes = self.classes or own
+        known = self.classes or Classes()
+        self.classes = Classes(known.names or own.names, known.columns or own.columns)
         try:
             if of_frame:
                 return by_name(chunk[0], self.classes.columns), *chunk[1:]

@@ -292,7 +292,7 @@ def fit(
     saver = Saver(save)
     names = data.classes
     classes = classes_of(fields.targets, names)
-    probe = probe.matched(classes) if isinstance(probe, Probe) and names is not None else probe
+    probe = probe.matched(names) if isinstance(probe, Probe) and names is not None else probe
     data = data._replace(classes=None)  # other names need no other programs
     sampler = sampler or fields.sampler or uniform(1)
     n, draws = data.y.shape[0], fields_of(sampler)

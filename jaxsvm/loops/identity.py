@@ -221,9 +221,20 @@ def origin_of(solver: Any, data: Batch | None, names: Any) -> Array | np.ndarray
     rows = [] if data is None or isinstance(data, Lifted) else jax.tree.leaves(data.x)
     targets = [] if data is None else jax.tree.leaves((data.y, data.query))
     weights = [] if data is None else [data.weight]
+    parts = rows, targets, weights, _words(space), _words(rest), *_of_names(names), []
+    return fingerprints(parts)
+
+
+def with_names(origin: np.ndarray, names: Any) -> np.ndarray:
+    """An origin with the numbers of these names."""
+    return np.concatenate([origin[:5], np.asarray(fingerprints(_of_names(names))), origin[7:]])
+
+
+def _of_names(names: Any) -> list[list]:
+    """A number each for the names of classes and of columns, where they are known."""
     known = ((), ()) if names is None else (names.names, names.columns)
-    of_names = [[_crc(repr(words))] if words else [] for words in known]
-    return fingerprints((rows, targets, weights, _words(space), _words(rest), *of_names, []))
+    plain = lambda name: name if isinstance(name, str) else float(name)  # equal names are one
+    return [[_crc(repr([*map(plain, words)]))] if words else [] for words in known]
 
 
 def _words(parts: _Parts) -> list:

@@ -48,7 +48,7 @@ from .checks import (
 )
 from .chunks import FirstNames, HostChunk, host_chunks
 from .feeds import InOrder, on_each_device, plan_lift
-from .identity import origin_of, with_state
+from .identity import origin_of, with_names, with_state
 from .loop import drive, rows_of_curve, run_chunk
 from .programs import as_argument, conclude
 from .progress import Bar
@@ -221,11 +221,10 @@ def stream(
         if first is None or rounds.ended or rounds.interrupted:
             solver, end, step = _empty_stream(solver, state, rows)
         else:
-            classes = names.classes
-            if isinstance(probe, Probe) and classes is not None:
-                probe = probe.matched(classes_of(solver.targets, classes))
+            if isinstance(probe, Probe) and names.classes is not None:
+                probe = probe.matched(names.classes)
             plan = _plan(
-                solver, probe, first, lengths, mesh, batch_size, state, rows, memory, classes
+                solver, probe, first, lengths, mesh, batch_size, state, rows, memory, names
             )
             start = _init_or_resume(plan, key, state, first)
             del first  # the program reads it once more, as part of the first round
@@ -264,7 +263,8 @@ class StreamPlan(NamedTuple):
     """What stays the same in all rounds of a stream."""
 
     solver: Any  # as an argument of a compiled function
-    origin: np.ndarray  # of the solver
+    origin: np.ndarray  # of the solver, and the names of the first chunk
+    names: FirstNames  # as far as chunks have told
     probe: Any
     layout: BatchLayout
     size: int  # steps of one call of the program
@@ -303,7 +303,7 @@ def _plan(
     state: StreamState | None,
     rows: int | None,
     memory: float | None,
-    classes: Any,
+    names: FirstNames,
 ) -> StreamPlan:
     """How a stream of chunks like the first is read.
 
@@ -317,7 +317,7 @@ def _plan(
         state: or None.
         rows: or None.
         memory: or None.
-        classes: the names of classes and columns, or None.
+        names: those of classes and columns.
     """
     if state is None:
         b = (solver.sampler or uniform(1)).rows(int(lengths.sum()))
@@ -337,8 +337,8 @@ def _plan(
             "such as pegasos or asset, or leave mesh out and give rows="
         )
     lift = plan_lift(solver, fields_of(solver), call, "auto", memory, 2**62, False)[0] == "once"
-    origin = np.asarray(origin_of(solver, None, classes))
-    return StreamPlan(solver, origin, probe, layout, size, like, rows, per_row, lift)
+    origin = np.asarray(origin_of(solver, None, names.classes))
+    return StreamPlan(solver, origin, names, probe, layout, size, like, rows, per_row, lift)
 
 
 def _make_rounds(
@@ -404,7 +404,11 @@ def _state(plan: StreamPlan, position: StreamPosition) -> StreamState:
     solver_state, step = position.run.solver, position.run.step
     mesh = plan.layout.mesh
     counts = (np.int32(position.n_pending), np.int32(position.seen), np.int32(position.chunks))
-    numbers = (*counts, np.bool_(False), with_state(plan.origin, solver_state))
+    numbers = (
+        *counts,
+        np.bool_(False),
+        with_state(with_names(plan.origin, plan.names.classes), solver_state),
+    )
     if mesh is None:
         pending, numbers = jax.device_put((position.pending.rows, numbers))
     else:

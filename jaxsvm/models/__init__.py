@@ -22,6 +22,7 @@ from .predictions import check_values as check_values
 from .predictions import class_places as class_places
 from .predictions import classes_of as classes_of
 from .predictions import decision_values as decision_values
+from .predictions import names_of as names_of
 from .serialization import check_savable as check_savable
 from .serialization import load as load
 from .serialization import save as save

@@ -34,7 +34,8 @@ def frame_numbers(frame: Any) -> np.ndarray:
         raise ValueError(
             f"the columns {', '.join(map(repr, wrong[:8]))} hold words or missing cells: fit "
             "make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), "
-            f"{words[:8]}), remainder=SimpleImputer()), SVC()), see docs/tables.md"
+            f"{words[:8]}), remainder=make_pipeline(SimpleImputer(), StandardScaler())), SVC()), "
+            "see docs/tables.md"
         )
     return np.column_stack(list(columns.values())) if columns else np.zeros((len(frame), 0))
 

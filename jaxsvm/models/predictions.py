@@ -36,7 +36,8 @@ def decision_values(model: Any, x: Any, sizes: Sequence[int] = SIZES) -> np.ndar
 
     Args:
         model: rows (m, d) -> (m, ...), each row by itself.
-        x: (n, d) an array, `SparseRows` or a sparse matrix of SciPy.
+        x: (n, d) an array, `SparseRows`, a sparse matrix of SciPy, or a data frame, whose columns
+            are taken by name where the model knows theirs.
         sizes: numbers of rows, increasing.
 
     Returns:
@@ -51,7 +52,8 @@ def decision_values(model: Any, x: Any, sizes: Sequence[int] = SIZES) -> np.ndar
         >>> decision_values(model, [[1.0], [2.0], [3.0]]).tolist()
         [3.0, 5.0, 7.0]
     """
-    x, model = _on_host(x), as_static(model)
+    names = names_of(model)
+    x, model = _on_host(by_name(x, () if names is None else names.columns)), as_static(model)
     n, start = x.shape[0], 0
     parts: list[np.ndarray] = []
     while start < n or not parts:
@@ -196,10 +198,11 @@ def _columns_matched(names: Any, data: Batch) -> Batch:
     if known is None or not names.columns or known.columns in ((), names.columns):
         return data
     order = np.array(places(names.columns, known.columns, "columns of the rows"))
-    if isinstance(data.x, SparseRows):
-        raise ValueError("sparse rows take the columns of the frame in the order of training")
-    x = data.x if isinstance(data, Lifted) else data.x[:, order]
-    return data._replace(x=x, classes=dataclasses.replace(known, columns=names.columns))
+    if isinstance(data.x, SparseRows) or isinstance(data, Lifted):
+        raise ValueError("sparse or prepared rows must have their columns in the order of training")
+    return data._replace(
+        x=data.x[:, order], classes=dataclasses.replace(known, columns=names.columns)
+    )
 
 
 @struct
@@ -244,12 +247,17 @@ class Labels:
 class Named:
     """A model that knows the names of its classes, and of the columns of its rows."""
 
-    inner: Any  # the model without them
-
     @property
     def named(self) -> Classes | Labels:
         """The names."""
         raise NotImplementedError
+
+
+def names_of(model: Any) -> Classes | Labels | None:
+    """The names that a model knows, also behind maps of its rows; None: a bare model."""
+    while isinstance(model, Mapped):
+        model = model.inner
+    return model.named if isinstance(model, Named) else None
 
 
 @struct

@@ -110,7 +110,9 @@ def _kernel_machine(machine: Any) -> Any:
     model = _expansion(machine, _kernel(machine), coef, b if many else b[0])
     if classes is None:
         return model
-    return Classifier(stack_pairs(model, len(classes)) if many else model, tuple(classes))
+    return Classifier(
+        stack_pairs(model, len(classes)) if many else model, tuple(classes), _columns(machine)
+    )
 
 
 def _expansion(machine: Any, kernel: Kernel, coef: np.ndarray, b: Any) -> Expansion:
@@ -136,8 +138,13 @@ def _linear_machine(machine: Any) -> Any:
     else:
         inner = Linear(as_run(w.reshape(-1)), as_run(np.ravel(b)[0]), _bias(machine))
     if hasattr(machine, "classes_"):
-        return Classifier(inner, tuple(machine.classes_.tolist()))
+        return Classifier(inner, tuple(machine.classes_.tolist()), _columns(machine))
     return inner
+
+
+def _columns(machine: Any) -> tuple:
+    """The names of the columns that a machine was fitted on; () where they had none."""
+    return tuple(getattr(machine, "feature_names_in_", ()))
 
 
 def _bias(machine: Any) -> str:

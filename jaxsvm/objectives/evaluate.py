@@ -14,7 +14,7 @@ import numpy as np
 from ..checks import as_number, is_remote, shown
 from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
-from ..models import Classifier, Expansion, Linear, Mapped, Named
+from ..models import Classifier, Expansion, Linear, Mapped, MultiLabel, names_of
 from ..models.parts import as_numpy
 from ..numerics import dot, is_traced, mesh_of
 from ..recipe import (
@@ -51,9 +51,10 @@ def check_objective(
         )
     check_weights("data", data)
     check_loss(loss, joint)
-    while isinstance(model, Named):
-        model, data = model.inner, model.named.matched(data)
-    return model, data
+    names = names_of(model)
+    while isinstance(model, Classifier | MultiLabel):
+        model = model.inner
+    return model, data if names is None else names.matched(data)
 
 
 def check_dual_model(model: Any) -> None:

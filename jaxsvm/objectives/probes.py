@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..losses import hinge
-from ..models import Named
 from ..numerics import is_traced
 from ..recipe import as_static, static, struct, unwrap_static
 from ..types import AnyLoss, Array, Batch, Model, check_weights
@@ -50,29 +49,37 @@ class _Error(Probe):
     labels: str = static(default="")
 
     def matched(self, names: Any) -> Any:
-        data = names.matched(self.data)
-        return self if data is self.data else error_on(data)
+        return error_on(names.matched(self.data))
 
     def __call__(self, model: Model) -> Array:
-        if isinstance(model, Named):
-            return self.matched(model.named)(model.inner)
-        check_objective(model, self.data, needs="__call__")
-        score, y = decision_values(model, self.data), self.data.y
+        model, data = check_objective(model, self.data, needs="__call__")
+        score, y = decision_values(model, data), data.y
         if y.ndim == 2:
             _check_columns(score, y)
             wrong = ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
-            return _share(self.data, wrong.astype(score.dtype))
-        if self.labels not in ("", "signs" if score.ndim == 1 else "numbers"):
+            return _share(data, wrong.astype(score.dtype))
+        labels = self.labels if data is self.data else _kind_of(data)
+        if labels not in ("", "signs" if score.ndim == 1 else "numbers"):
             want = (
                 "one value a row, for labels -1 and +1",
                 f"{score.shape[-1]} values a row, for class numbers 0 .. k-1",
             )
             other = "class numbers, or real targets: take risk_on for those"
-            have = "labels -1 and +1" if self.labels == "signs" else other
+            have = "labels -1 and +1" if labels == "signs" else other
             raise ValueError(
                 f"the model gives {want[score.ndim - 1]}, but the data of error_on hold {have}"
             )
-        return _share(self.data, misclassified(score, y).astype(score.dtype))
+        return _share(data, misclassified(score, y).astype(score.dtype))
+
+
+def _kind_of(data: Batch) -> str:
+    """What the targets are, as `_Error.labels`."""
+    if data.y.ndim == 2 or is_traced(data.y, data.weight):
+        return ""
+    y = np.asarray(data.y)[np.asarray(data.weight) > 0]
+    if (y == 1).all():
+        return ""
+    return "numbers" if (y >= 0).all() else "signs" if (y**2 == 1).all() else "real"
 
 
 def _share(data: Batch, wrong: Array) -> Array:
@@ -105,17 +112,12 @@ def error_on(data: Batch) -> Any:
         0.0
     """
     check_weights("data", data)
-    labels = ""
-    if not is_traced(data.y, data.weight):
-        y = np.asarray(data.y)
-        if y.ndim == 2 and not np.isin(y, (-1, 1)).all():
-            raise ValueError(
-                "error_on is of labels, and these are real targets: take risk_on(data, loss)"
-            )
-        y = y[np.asarray(data.weight) > 0] if y.ndim == 1 else y[:0]
-        if (y != 1).any():
-            labels = "numbers" if (y >= 0).all() else "signs" if (y**2 == 1).all() else "real"
-    return _Error(data, labels)
+    is_several = data.y.ndim == 2 and not is_traced(data.y)
+    if is_several and not np.isin(np.asarray(data.y), (-1, 1)).all():
+        raise ValueError(
+            "error_on is of labels, and these are real targets: take risk_on(data, loss)"
+        )
+    return _Error(data, _kind_of(data))
 
 
 def risk_on(data: Batch, loss: AnyLoss = hinge) -> Any:
