@@ -196,10 +196,8 @@ def train(args: Any) -> None:
     name = args.machine or machine_of(rows)
     saved["machine"], kind, machine = name, MACHINES[name], made(name, args)
     if (rows.y is None or not len(rows.y)) and kind != "none":
-        shown = (
-            f"name their column, --target, one of {', '.join(map(repr, saved['columns'] or ()))}"
-        )
-        raise ValueError(f"{name} needs targets: {shown if saved['columns'] else 'there are none'}")
+        shown = ", ".join(map(repr, saved["columns"] or ())) or "what the file has"
+        raise ValueError(f"{name} needs targets: name their column, --target, one of {shown}")
     if kind in ("numbers", "grades") and rows.y.dtype.kind == "U":
         raise ValueError(f"{name} needs numbers, and {args.target!r} holds words: take SVC")
     known, many = machine.get_params(), kind == "classes" and len(set(rows.y)) != 2
@@ -453,6 +451,8 @@ def error_of(kind: str, pipeline: Any, rows: Any) -> str:
     import jaxsvm
 
     values, n = pipeline.predict(rows.x), rows.x.shape[0]
+    if kind in ("numbers", "grades") and rows.y.dtype.kind == "U":
+        raise ValueError(f"the targets hold words, such as {rows.y[0]!r}, expected numbers")
     strange = set(rows.y.tolist()) - set(pipeline.classes_.tolist()) if kind == "classes" else ()
     if strange:
         raise ValueError(

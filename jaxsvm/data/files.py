@@ -13,6 +13,7 @@ from ..types import Batch
 from .from_arrays import dataset
 
 ARRAYS = (("x", "y"), ("X", "y"), ("X_train", "y_train"))  # names of rows and targets in a npz file
+MISSING = ["", "?", "NA", "NaN", "nan"]  # cells of a CSV file
 KINDS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz"}  # any other ending: svmlight
 
 
@@ -120,7 +121,9 @@ def _table(path: str, kind: str, target: str | None, words: list | None) -> Rows
         ]
         if names.dropna().duplicated().any():
             raise ValueError(f"two columns have the name {names[names.duplicated()].iloc[0]!r}")
-        x = pandas.read_csv(path, na_values=["?"], low_memory=False, **options)
+        x = pandas.read_csv(
+            path, na_values=MISSING, keep_default_na=False, low_memory=False, **options
+        )
     x.columns = x.columns.astype(str)
     if target is not None and target not in x and words is None:
         raise ValueError(f"there is no column {target!r}, expected one of {_names(x.columns)}")
