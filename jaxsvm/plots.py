@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from .loops.sweeping import Table
-from .models import Classifier, Expansion, names_of
+from .models import Classifier, Expansion
 from .recipe import check_choice
 from .types import Batch, Curve, Fit, Model, SparseRows
 from .wrappers import OneVsOne, OneVsRest
@@ -197,8 +197,6 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
             f"a decision region is drawn of two columns, got {data.x.shape[-1]}: choose two, "
             "data._replace(x=data.x[:, :2]), and train on them"
         )
-    known = names_of(model)
-    data = data if known is None else known.matched(data)
     rows = _dense(data.x)
     positive = np.asarray(data.weight) > 0
     rows, y = rows[positive], np.asarray(data.y)[positive]

@@ -232,7 +232,6 @@ def test_classes_have_regions(k):
     for label in range(k):
         np.testing.assert_allclose(here(np.cos(angle[label]), np.sin(angle[label])), colours[label])
     names = tuple(f"class {label}" for label in range(k))
-    data = jaxsvm.dataset(X, np.array(names)[np.arange(40) % k], classes=names)
     ax = plots.decision_region(Classifier(lambda rows: rows @ w, names), data)
     assert tuple(text.get_text() for text in ax.get_legend().get_texts()) == names
 
