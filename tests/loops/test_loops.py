@@ -1246,7 +1246,8 @@ def test_probes_may_give_any_tree_of_arrays_and_one_number_with_tol():
         ValueError, match="^the model gives one value a row, .* hold class numbers"
     ):  # its own words
         many = jaxsvm.dataset([[1.0], [2.0], [3.0]], [0, 1, 2], task="multiclass")
-        fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=jaxsvm.error_on(many))
+        unnamed = many._replace(classes=None)
+        fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=jaxsvm.error_on(unnamed))
 
 
 # Rows that do not exist, and weights that are none
