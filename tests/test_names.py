@@ -208,6 +208,11 @@ def test_numbers_are_names_by_their_values():
     state = jaxsvm.fit(jaxsvm.pegasos(0.1), jaxsvm.dataset(FRAME, kinds[0]), KEY, steps=3).state
     for y in kinds[1:]:
         jaxsvm.fit(jaxsvm.pegasos(0.1), jaxsvm.dataset(FRAME, y), state=state, steps=3)
+    other = jaxsvm.dataset(FRAME, np.where(WORDS == "yes", b"yes", b"no"))  # and others are names
+    assert set(jaxsvm.fit(jaxsvm.pegasos(0.1), other, KEY, steps=3).predict(FRAME)) <= {
+        b"yes",
+        b"no",
+    }
 
 
 def test_names_may_come_late_in_a_stream():

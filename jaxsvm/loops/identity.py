@@ -2,13 +2,14 @@
 
 A state holds sums over rows, and a file of `select` the results of a call. Neither may go on with
 other rows, numbers or functions. `parts_of` says what a solver is. `origin_of` puts that and the
-rows into five numbers, which a state carries with one of its own.
+rows and names into seven numbers, which a state carries with one of its own.
 """
 
 from __future__ import annotations
 
 import dis
 import functools
+import numbers
 import os
 import re
 import sysconfig
@@ -233,7 +234,8 @@ def with_names(origin: np.ndarray, names: Any) -> np.ndarray:
 def _of_names(names: Any) -> list[list]:
     """A number each for the names of classes and of columns, where they are known."""
     known = ((), ()) if names is None else (names.names, names.columns)
-    plain = lambda name: name if isinstance(name, str) else float(name)  # equal names are one
+    # 0, 0.0 and False are one name
+    plain = lambda name: float(name) if isinstance(name, numbers.Real) else name
     return [[_crc(repr([*map(plain, words)]))] if words else [] for words in known]
 
 
