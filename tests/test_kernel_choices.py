@@ -12,7 +12,6 @@ from sklearn.metrics import pairwise
 
 import jaxsvm
 from jaxsvm import features, kernels
-from jaxsvm.__main__ import main
 from jaxsvm.estimators import SVC, FourierFeatures
 
 RNG = np.random.default_rng(1)
@@ -144,18 +143,14 @@ def test_estimators_know_the_names(name):
     np.testing.assert_allclose(clf.decision_function(X), want.decision_function(X), atol=2e-3)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", NAMED)
-def test_the_command_line_and_files_know_the_names(name, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    np.savez("rows.npz", x=X, y=Y)
-    words = "--solver decomposition --C 3 --scale none --tol 1e-5".split()
-    gamma = ["--gamma", "0.5"] if name not in ("cosine", "additive_chi2") else []
-    assert main(["train", "rows.npz", "--kernel", name, *gamma, *words, "--model", "m.npz"]) == 0
-    assert name in capsys.readouterr().out
-    model = jaxsvm.models.load("m.npz")
+def test_files_know_the_names(name, tmp_path):
+    data = jaxsvm.dataset(X, Y)
+    machine = jaxsvm.decomposition(3.0, kernels.by_name(name, 0.5))
+    path = tmp_path / "m.npz"
+    jaxsvm.models.save(path, jaxsvm.fit(machine, data, KEY, tol=1e-5).model)
     want = svm.SVC(kernel=NAMED[name], C=3.0, tol=1e-6).fit(X, Y).decision_function(X)
-    np.testing.assert_allclose(model(jnp.asarray(X, jnp.float32)), want, atol=2e-3)
+    np.testing.assert_allclose(jaxsvm.models.load(path)(data.x), want, atol=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -224,21 +219,25 @@ def test_chi2_features():
     assert phi(x).shape == (40, phi.features) and np.isnan(phi(-x - 1)).all()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [("tensor_sketch", "--kernel polynomial --degree 2"), ("chi2", "--kernel chi2 --gamma 0.5")],
+    "make",
+    [
+        lambda: features.tensor_sketch(
+            KEY, kernels.polynomial(0.5, 1.0, degree=2), dim=3, features=256
+        ),
+        lambda: features.chi2(KEY, kernels.chi2(0.5), dim=3, features=256),
+    ],
+    ids=["tensor_sketch", "chi2"],
 )
-def test_the_command_line_and_files_know_the_maps(name, words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.savez("rows.npz", x=X, y=Y)
-    options = f"--features {name} --count 256 --scale none --C 10 {words}".split()
-    assert main(["train", "rows.npz", *options, "--model", "m.npz"]) == 0
-    assert main(["predict", "m.npz", "rows.npz", "--out", "classes.txt"]) == 0
-    predicted = np.loadtxt("classes.txt")
-    assert np.mean(predicted == Y) > 0.9
-    model = jaxsvm.models.load("m.npz")
-    np.testing.assert_array_equal(np.sign(model(jnp.asarray(X, jnp.float32))), predicted)
+def test_files_know_the_maps(make, tmp_path):
+    data, phi, path = jaxsvm.dataset(X, Y), make(), tmp_path / "m.npz"
+    fitted = jaxsvm.fit(
+        jaxsvm.on_features(phi, jaxsvm.dual_descent(10.0)), data, KEY, tol=1e-3
+    ).model
+    jaxsvm.models.save(path, fitted)
+    values = jaxsvm.models.load(path)(data.x)
+    assert np.mean(np.sign(values) == Y) > 0.9
+    np.testing.assert_array_equal(values, fitted(data.x))
 
 
 @pytest.mark.parametrize("name", ["matern12", "matern32", "rational_quadratic"])
