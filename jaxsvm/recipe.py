@@ -732,13 +732,9 @@ def replace(inner: Solver | Recipe, **fields: Any) -> Solver:
 
     Args:
         inner: a solver, or the call of its factory.
-        **fields: of `Solver`, in place of those of `inner`. With another `update` and no `hooks`,
-            the hook `fused` is dropped, as it makes the updates of `inner`.
+        **fields: of `Solver`, in place of those of `inner`.
     """
-    inner = fields_of(inner)
-    if "update" in fields:
-        fields = {"hooks": inner.hooks._replace(fused=None)} | fields
-    return inner._replace(**fields)
+    return fields_of(inner)._replace(**fields)
 
 
 _SHARING: dict[Any, Callable] = {}  # factory of solvers -> (its arguments) -> Sharing | None

@@ -255,16 +255,6 @@ class Sampler(NamedTuple):
     validate: Callable | None = None
 
 
-class Fused(NamedTuple):
-    """Many steps of one row each as one faster loop, in place of as many calls of `update`."""
-
-    constants: Callable  # (data) -> what `steps` reads of all rows; computed once for a run
-    # (state, data, index (T, 1), count, constants) -> (state, info): the first `count` of T
-    # updates. Of `info`, loss and evals are sums, index and progress are (T, 1), the rest is that
-    # of the last update.
-    steps: Callable
-
-
 class Hooks(NamedTuple):
     """What loops may use to run a solver better; a solver works without them.
 
@@ -281,38 +271,14 @@ class Hooks(NamedTuple):
     # it; nan: it would, but has none; None: updates have no tolerance. `fit` binds its own to the
     # argument `tol` of the factory.
     tol: Any = None
-    fused: Fused | None = None
 
     def on_prepared(self, prepare: Callable) -> Hooks:
         """The hooks of the same solver on rows that `prepare` maps first."""
-        validate, fused = self.validate, self.fused
+        validate = self.validate
         return self._replace(
             prepare=prepare,
             validate=validate and (lambda data: validate(prepare(data))),
-            fused=fused
-            and Fused(
-                lambda data: fused.constants(prepare(data)),
-                lambda state, data, *rest: fused.steps(state, prepare(data), *rest),
-            ),
         )
-
-    def for_each(self, targets: Callable, combine: Callable) -> Hooks:
-        """The hooks of k problems on the same rows, whose states are stacked.
-
-        Args:
-            targets: y (n,) -> the targets of the problems, (k, n).
-            combine: the stacked infos of the problems -> one.
-        """
-        fused = self.fused
-        if fused is None:
-            return self
-
-        def steps(state, data, *rest):
-            one = lambda state, y: fused.steps(state, data._replace(y=y), *rest)
-            state, info = jax.vmap(one)(state, targets(data.y))
-            return state, combine(info)
-
-        return self._replace(fused=Fused(fused.constants, steps))
 
     def for_columns(self) -> Hooks:
         """The hooks of k problems on the same rows, one for each of their targets (n, k)."""
@@ -328,7 +294,6 @@ class Hooks(NamedTuple):
             return layout(row_weights(data))._replace(weight=data.weight)
 
         return self._replace(
-            fused=None,
             layout=layout if layout is _same else lay_out,
             validate=validate and validate_each,
         )

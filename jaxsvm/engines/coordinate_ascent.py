@@ -22,7 +22,6 @@ from ..samplers import epochs
 from ..types import (
     Array,
     Batch,
-    Fused,
     Hooks,
     Info,
     Loss,
@@ -124,9 +123,6 @@ def coordinate(
     def update(state, batch):
         return _update(loss, C, space, state, batch)
 
-    def updates(state, data, index, count, sqnorms):
-        return _updates(loss, C, space, state, data, index, count, sqnorms)
-
     def build_model(state, data=None):
         return (
             space.model(state.f, data) if model is None else model(state.f, dual_coef(state), data)
@@ -140,12 +136,7 @@ def coordinate(
         sampler or epochs(1),
         space.needs_all_rows,
         targets=targets,
-        hooks=Hooks(
-            layout=space.layout,
-            fused=Fused(lambda data: space.sqnorm(data.x), updates)
-            if not space.needs_all_rows
-            else None,
-        ),
+        hooks=Hooks(layout=space.layout),
     )
 
 
@@ -275,137 +266,6 @@ def _visit_batch(
     stamp = state.stamp.at[index].set(last_pass, mode="promise_in_bounds")
     pending = index[:1], final[:1], last_pass[:1]
     return Visits(new, score_at_visit, old, first_visit, coef, stamp, pending)
-
-
-PIECE = 1024  # visits between two writes to the arrays over all rows
-
-
-def _updates(
-    loss: Loss,
-    C: Scalar,
-    space: Space,
-    state: CoordinateState,
-    data: Batch,
-    index: Array,
-    count: Array,
-    sqnorms: Array,
-) -> tuple[CoordinateState, Info]:
-    """The first `count` steps of one row each, as `Fused.steps`.
-
-    The loop over rows does what one row needs. Everything else is computed afterwards, for a piece
-    of the rows at once. No row occurs twice in a piece, so that at most one pass ends in it.
-    """
-    steps = index.shape[0]
-    size = min(steps, PIECE)
-    index = jnp.concatenate([index[:, 0], jnp.full(size, -1, jnp.int32)])
-    position = jnp.arange(size, dtype=jnp.int32)
-
-    def make_piece(carry):
-        start, state, loss_sum, progress, evals = carry
-        rows = lax.dynamic_slice(index, (start,), (size,))
-        rows = jnp.where(position < count - start, rows, -1)
-        n = state.coef.shape[0]
-        place = jnp.where(rows >= 0, rows, n)
-        first = jnp.full(n + 1, size, jnp.int32).at[place].min(position, mode="promise_in_bounds")
-        repeats = (gather(first, place) < position) & (rows >= 0)
-        length = jnp.min(jnp.where(repeats, position, jnp.minimum(size, count - start)))
-        rows = jnp.where(position < length, rows, -1)
-        state, info = _visit_piece(loss, C, space, state, data, rows, length, sqnorms)
-        progress = lax.dynamic_update_slice(progress, info.progress, (start,))
-        return (
-            start + length,
-            state,
-            loss_sum + info.loss,
-            progress,
-            evals + info.evals.astype(evals.dtype),
-        )
-
-    zero = jnp.zeros((), jnp.int32)
-    carry = zero, state, jnp.zeros_like(state.residual), jnp.zeros(steps + size, state.coef.dtype)
-    _, state, loss_sum, progress, evals = lax.while_loop(
-        lambda carry: carry[0] < count, make_piece, (*carry, jnp.zeros_like(state.residual))
-    )
-    visited_rows = jnp.where(jnp.arange(steps, dtype=jnp.int32) < count, index[:steps], -1)
-    info = Info(
-        loss=loss_sum,
-        residual=state.residual,
-        progress=progress[:steps, None],
-        index=visited_rows[:, None],
-        support=state.support,
-        evals=evals,
-    )
-    return state, info
-
-
-@jax.named_scope("visit_rows")
-def _visit_piece(
-    loss: Loss,
-    C: Scalar,
-    space: Space,
-    state: CoordinateState,
-    data: Batch,
-    index: Array,
-    length: Array,
-    sqnorms: Array,
-) -> tuple[CoordinateState, Info]:
-    """Visit the first `length` of the rows `index` (p,), which differ; -1 where there is none."""
-    n, p, dtype = state.coef.shape[0], index.shape[0], state.coef.dtype
-    state = _write_pending(state)
-    rows, position = jnp.maximum(index, 0), jnp.arange(p, dtype=jnp.int32)
-    weight = gather(data.weight, rows).astype(dtype)
-    live = (index >= 0) & (weight > 0)
-    y, sqnorm = gather(data.y, rows), gather(sqnorms, rows).astype(dtype)
-    old = gather(state.coef, rows)
-    bound = jnp.asarray(C, dtype) * gather(state.weight, rows)
-    xs = rows, old, y, sqnorm, bound, live
-
-    def visit_row(k, carry):
-        f, out = carry
-        row, old, *rest, live = (lax.dynamic_slice_in_dim(a, k, 1) for a in xs)
-        batch = take(data, row, copy=False)
-        score = space.evaluate(f, batch).astype(dtype)
-        new = jnp.where(live, loss.dual_step(old, score, *rest).astype(dtype), old)
-        f = space.add(f, jnp.zeros((), dtype), new - old, batch)
-        return f, lax.dynamic_update_slice_in_dim(out, jnp.stack([score, new], 1), k, 0)
-
-    start = state.f, jnp.stack([jnp.zeros(p, dtype), old], 1)
-    f, out = lax.fori_loop(0, length, visit_row, start)
-    score, new = out[:, 0], out[:, 1]
-
-    # the pass ends with the visit at which every row was visited in it
-    last_pass = gather(state.stamp, rows)
-    first_visit = live & (last_pass < state.passes)
-    visited = state.visited + count(first_visit)
-    ends = visited >= state.rows
-    end = jnp.where(ends, jnp.max(jnp.where(first_visit, position, -1)), p)
-    violation = jnp.abs(new - old) * sqnorm
-    max_over = lambda mask: jnp.max(jnp.where(mask, violation, 0))
-    max_violation = jnp.maximum(state.max_violation, max_over(position <= end))
-    last_pass = jnp.where(live, state.passes + (position > end).astype(jnp.int32), last_pass)
-    # the last visit is pending; scatters drop it, and what is no row
-    target = jnp.where(live & (position < length - 1), rows, n)
-    write = lambda a, values: a.at[target].set(values, mode="drop")
-    last_of = lambda a: lax.dynamic_slice_in_dim(a, length - 1, 1)
-    state = state._replace(
-        coef=write(state.coef, new),
-        f=f,
-        pending=(last_of(rows), last_of(new), last_of(last_pass)),
-        support=state.support + count(new != 0) - count(old != 0),
-        stamp=write(state.stamp, last_pass),
-        passes=state.passes + ends.astype(jnp.int32),
-        visited=jnp.where(ends, count(live & (position > end)), visited),
-        max_violation=jnp.where(ends, max_over(position > end), max_violation),
-        residual=jnp.where(ends, max_violation, state.residual),
-    )
-    info = Info(
-        loss=jnp.sum(jnp.where(live, weight * loss.value(score, y), 0)),
-        residual=state.residual,
-        progress=_gain(loss, old, new, score, y, sqnorm, bound),
-        index=index,
-        support=state.support,
-        evals=space.evals(new - old, take(data, index, copy=False)),
-    )
-    return state, info
 
 
 def visit_sequentially(

@@ -20,7 +20,6 @@ from ..types import (
     Array,
     Batch,
     Hooks,
-    Info,
     Lifted,
     RunState,
     Sampler,
@@ -55,7 +54,7 @@ class Steps(NamedTuple):
 
 @_feed
 class Feed:
-    """The rows of each step, a pytree; a subclass defines `open`, but for `FusedSteps`.
+    """The rows of each step, a pytree; a subclass defines `open`.
 
     `x` is None, or the rows in a layout that steps read faster than `data.x`.
     """
@@ -158,22 +157,6 @@ class ChunkFeatures(Drawn):
             return combine(rows._replace(index=index, weight=jnp.where(index >= 0, rows.weight, 0)))
 
         return Steps(batch, exist)
-
-
-@_feed
-class FusedSteps(Feed):
-    """The steps of one row each as the loop `Hooks.fused` of the solver."""
-
-    constants: Any = None
-
-    def make_steps(
-        self, solver: Solver, sampler: Sampler, data: Batch, run: RunState, every: int, count: Any
-    ) -> tuple[State, Info, Array]:
-        """The state after the steps of a chunk, their sums as of `Fused.steps`, and `exist`."""
-        rows, fused = self.rows(sampler, data), solver.hooks.fused
-        indices, exist = drawn_rows(sampler, run, every, count, data.y.shape[0])
-        assert fused is not None
-        return *jax.jit(fused.steps)(run.solver, rows, indices, count, self.constants), exist
 
 
 @_feed
@@ -384,8 +367,6 @@ def choose_feed(
         feed = Whole(x)
     elif reads_all:
         feed = Indexed(x)
-    elif by_reference and b == 1 and fields.hooks.fused is not None and lift != "step":
-        feed = FusedSteps(x, _constants_of(solver, data))
     else:
         feed = Drawn(x, blocks)
     return Choice(feed, data, init_rows, capacity if lift == "chunk" else None)
@@ -400,11 +381,6 @@ def prepare(solver: Any, data: Batch) -> Lifted:
 @jax.jit
 def _layout_of(solver: Any, data: Batch) -> Any:
     return fields_of(solver).hooks.layout(data).x
-
-
-@jax.jit
-def _constants_of(solver: Any, data: Batch) -> Any:
-    return fields_of(solver).hooks.fused.constants(data)
 
 
 def _laid_out(solver: Any, fields: Solver, data: Batch) -> Any:

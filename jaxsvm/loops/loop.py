@@ -24,7 +24,7 @@ from ..recipe import fields_of, unwrap_static
 from ..types import INTERRUPTED, SECONDS, STEPS, Array, Batch, Curve, Info, Model, RunState, State
 from .compile_options import jit_by_size
 from .curve import Sums, add_info, curve_row, empty_sums
-from .feeds import Feed, FusedSteps
+from .feeds import Feed
 from .processes import all_processes
 from .progress import Bar
 from .saving import Saver
@@ -75,28 +75,24 @@ def run_chunk(
     length = every if count is None else count
     feedback: Any = ()
     exist: Array | None
-    if isinstance(feed, FusedSteps):
-        state, info, exist = feed.make_steps(solver, sampler, data, run, every, length)
-        sums, feedback = add_info(empty_sums(info), info), (info.index, info.progress)
-    else:
-        batch, exist = feed.open(solver, sampler, data, run, every, length)
+    batch, exist = feed.open(solver, sampler, data, run, every, length)
 
-        def body(k, carry):
-            state, sums, feedback = carry
-            state, info = update_state(state, batch(k))
-            sums = add_info(sums, info)
-            if adaptive:
-                feedback = lax.dynamic_update_index_in_dim(feedback, _words(info), k, 0)
-            return state, sums, feedback
-
-        _, info = jax.eval_shape(update_state, run.solver, jax.eval_shape(batch, 0))
+    def body(k, carry):
+        state, sums, feedback = carry
+        state, info = update_state(state, batch(k))
+        sums = add_info(sums, info)
         if adaptive:
-            feedback = jnp.tile(_words(_no_changes(info)), (every, 1))
-        carry = run.solver, empty_sums(info), feedback
-        # one step is a smaller program without the loop
-        is_one = every == 1 and not feed.may_be_empty
-        state, sums, feedback = body(0, carry) if is_one else lax.fori_loop(0, length, body, carry)
-        feedback = _changes(feedback, info) if adaptive else feedback
+            feedback = lax.dynamic_update_index_in_dim(feedback, _words(info), k, 0)
+        return state, sums, feedback
+
+    _, info = jax.eval_shape(update_state, run.solver, jax.eval_shape(batch, 0))
+    if adaptive:
+        feedback = jnp.tile(_words(_no_changes(info)), (every, 1))
+    carry = run.solver, empty_sums(info), feedback
+    # one step is a smaller program without the loop
+    is_one = every == 1 and not feed.may_be_empty
+    state, sums, feedback = body(0, carry) if is_one else lax.fori_loop(0, length, body, carry)
+    feedback = _changes(feedback, info) if adaptive else feedback
     sampler_state = sampler.feedback(run.sampler, *feedback) if adaptive else run.sampler
     value = probed(probe, lambda: solver.model(state, data))
     row = curve_row(_marked(sums, exist), run.step, length, value)

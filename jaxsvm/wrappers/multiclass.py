@@ -81,7 +81,6 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         update=update,
         model=model,
         targets=classes,
-        hooks=inner.hooks.for_each(labels, lambda info: combine(info, jnp.mean(info.loss))),
     )
 
 

@@ -616,7 +616,7 @@ SKLEARN = {
     "hinge": (
         losses.hinge,
         lambda: sklearn.svm.LinearSVC(
-            C=C, loss="hinge", fit_intercept=False, tol=1e-12, max_iter=10**7
+            C=C, loss="hinge", fit_intercept=False, tol=1e-12, max_iter=10**7, random_state=0
         ),
     ),
     "squared_hinge": (

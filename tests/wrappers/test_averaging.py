@@ -239,14 +239,14 @@ def test_a_mean_follows_late_values(name):
 def test_wrappers_keep_every_field_of_a_solver():
     """What a wrapper does not change is the inner one's, also later fields and hooks."""
     hooks = jaxsvm.Hooks(*(object() for _ in jaxsvm.Hooks._fields))
-    hooks = hooks._replace(fused=jaxsvm.types.Fused(object(), object()), validate=lambda data: None)
+    hooks = hooks._replace(validate=lambda data: None)
     inner = jaxsvm.Solver(*(object() for _ in jaxsvm.Solver._fields))._replace(hooks=hooks)
     functions = {"init", "update", "model"}
     changed = {
-        jaxsvm.averaged(inner): (functions, {"fused"}),
-        jaxsvm.on_features(jnp.tanh, inner): (functions, {"fused", "prepare", "validate"}),
-        jaxsvm.one_vs_rest(inner, classes=3): (functions | {"targets"}, {"fused"}),
-        jaxsvm.one_vs_one(inner, classes=3): (functions | {"targets"}, {"fused"}),
+        jaxsvm.averaged(inner): (functions, set()),
+        jaxsvm.on_features(jnp.tanh, inner): (functions, {"prepare", "validate"}),
+        jaxsvm.one_vs_rest(inner, classes=3): (functions | {"targets"}, set()),
+        jaxsvm.one_vs_one(inner, classes=3): (functions | {"targets"}, set()),
     }
     for wrapped, (names, hook_names) in changed.items():
         made = wrapped.make()
@@ -273,9 +273,7 @@ def test_wrappers_pass_hooks_on_as_one():
         "OneVsOneState",
         "AverageState",
     }
-    names = "|".join(
-        {"tol", "fused", "sharing", "layout", "validate", "restart", "sums_of"} | states
-    )
+    names = "|".join({"tol", "sharing", "layout", "validate", "restart", "sums_of"} | states)
     assert not [
         (name, match)
         for name, text in sources.items()
@@ -316,19 +314,15 @@ def test_a_tolerance_is_bound_to_the_call_that_a_factory_returns():
 def test_wrappers_add_no_function_that_the_inner_solver_lacks():
     """No own loop or check: None, as `fit` asks."""
     bare = jaxsvm.pegasos(0.1).make()
-    fused = jaxsvm.types.Fused(lambda data: (), lambda *args: None)
-    full = bare._replace(hooks=jaxsvm.Hooks(validate=lambda data: None, fused=fused))
-    for wrap, keeps in [
-        (lambda inner: jaxsvm.on_features(jnp.tanh, inner), {"fused", "validate"}),
-        (lambda inner: jaxsvm.one_vs_rest(inner, classes=3), {"fused", "validate"}),
-        (lambda inner: jaxsvm.one_vs_one(inner, classes=3), {"validate"}),
-        (jaxsvm.averaged, {"validate"}),
+    full = bare._replace(hooks=jaxsvm.Hooks(validate=lambda data: None))
+    for wrap in [
+        lambda inner: jaxsvm.on_features(jnp.tanh, inner),
+        lambda inner: jaxsvm.one_vs_rest(inner, classes=3),
+        lambda inner: jaxsvm.one_vs_one(inner, classes=3),
+        jaxsvm.averaged,
     ]:
-        for inner, present in [(bare, set()), (full, keeps)]:
-            hooks = wrap(inner).make().hooks
-            assert {
-                name for name in ("fused", "validate") if getattr(hooks, name) is not None
-            } == present
+        assert wrap(bare).make().hooks.validate is None
+        assert wrap(full).make().hooks.validate is not None
 
 
 def test_a_restart_is_of_the_state_that_wrappers_keep():
