@@ -10,12 +10,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
-from ..checks import is_class_number, is_remote, own_values, shown
+from ..checks import calling, is_class_number, is_numeric, is_remote, own_values, shown
 from ..kernels import as_kernel, check_custom, holds_custom
 from ..numerics import is_traced, shards
-from ..recipe import Recipe, arguments_named, fields_of, is_kind, refuse_factory
-from ..types import Batch, Curve, Hooks, RunState, Sampler, Solver, State, same_structure
-from .identity import differs, names_of, with_state
+from ..recipe import (
+    Recipe,
+    arguments_named,
+    check_choice,
+    fields_of,
+    is_kind,
+    refuse_factory,
+)
+from ..types import (
+    Array,
+    Batch,
+    Curve,
+    Hooks,
+    RunState,
+    Sampler,
+    Solver,
+    State,
+    check_weights,
+    same_structure,
+)
+from .identity import NAMES
 
 
 def check_solver(solver: Any) -> Solver:
@@ -26,6 +44,117 @@ def check_solver(solver: Any) -> Solver:
             f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {shown(solver)}"
         )
     return fields_of(solver)
+
+
+def check_arguments(
+    solver: Any,
+    data: Any,
+    key: Any,
+    state: Any,
+    sampler: Any,
+    probe: Any,
+    tol: Any,
+    seconds: Any,
+    progress: Any,
+    on_interrupt: Any,
+) -> None:
+    """Raise for arguments of `fit` that are not valid, before anything is worked out.
+
+    These are arguments of another type, numbers out of range, and a tolerance without a criterion.
+    """
+    if not isinstance(data, Batch):
+        several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
+        made = "make one with jaxsvm.dataset(x, y)"
+        how = "take one of those in it, train, test = loaded" if several else made
+        raise TypeError(f"data must be a Batch, got {type(data).__name__}: {how}")
+    if state is not None and not isinstance(state, RunState):
+        raise TypeError(
+            f"state must be the RunState of an earlier call, got {type(state).__name__}: pass "
+            "run.state"
+        )
+    if key is None and state is None:
+        raise ValueError("fit needs a key, such as jax.random.key(0), or a state to go on from")
+    if sampler is not None and not is_kind(sampler, Sampler):
+        raise TypeError(
+            f"sampler must be one such as jaxsvm.samplers.epochs(64), got {shown(sampler)}"
+        )
+    if tol is not None and check_solver(solver).residual_of != "data" and probe is None:
+        raise ValueError(
+            "tol has nothing to stop on: the residual of this solver is that of single rows; "
+            "give a probe to stop on (probe=jaxsvm.error_on(held_out)), or steps"
+        )
+    if not isinstance(progress, bool):
+        raise TypeError(f"progress must be True or False, got {shown(progress)}")
+    check_solver(solver)
+    check_key(key)
+    check_probe(probe)
+    check_limit("tol", tol, signed=True)  # a probe may have any sign
+    check_limit("seconds", seconds)
+    check_choice("on_interrupt", on_interrupt, ("raise", "return"))
+    check_weights("data", data)
+
+
+def check_rows(solver: Any, sampler: Any, data: Batch) -> tuple[int, int | None]:
+    """The rows of a step, and the steps between two updates of an adaptive sampler.
+
+    Args:
+        solver: as `fit` keeps it, as is `sampler`.
+        sampler: draws the rows.
+        data: the training rows.
+
+    Raises:
+        ValueError, TypeError: targets, kernels or draws that the solver does not take.
+    """
+    n = data.y.shape[0]
+    b = whole_number("rows of the sampler", sampler.rows(n), 1)
+    period = whole_number("period of the sampler", sampler.period(n), 1) if sampler.period else None
+    if sampler.combine is None:
+        check_targets(solver, data)
+    else:
+        check_combined(solver, sampler, data)
+    check_draws(solver, sampler, n)
+    check_kernels(solver.call, data)
+    return b, period
+
+
+def check_criterion(value: Any) -> None:
+    """Raise unless the result of a probe is one number, which `tol` is compared with."""
+    is_array = hasattr(value, "dtype") and hasattr(value, "shape")
+    if not (is_array and value.shape == () and is_numeric(value.dtype)):
+        came = shown(value) if is_array else type(value).__name__
+        raise ValueError(
+            f"the probe must give one number to compare with tol, got {came}: return one, or give "
+            "steps and no tol"
+        )
+
+
+def draw_rows(sampler: Any, state: State, step: Any, count: int, n: int) -> Array:
+    """The row numbers that the sampler draws for `count` steps, (count, rows of a step).
+
+    Raises:
+        TypeError, ValueError: its function fails, or gives other arrays.
+    """
+    form, shape = "(state, step, count) -> (count, b) row numbers", (count, sampler.rows(n))
+    with calling("draw of the sampler", sampler.draw, form):
+        index = sampler.draw(state, step, count)
+    is_integer = hasattr(index, "dtype") and jnp.issubdtype(index.dtype, jnp.integer)
+    if not is_integer or index.shape != shape:
+        raise ValueError(
+            f"draw of the sampler must give integers of shape {shape}, (count, rows of a step), "
+            f"got {shown(index)}"
+        )
+    return index
+
+
+@jax.named_scope("probe")
+def probed(probe: Callable, model: Any) -> Any:
+    """The result of the probe, a tree of arrays.
+
+    Raises:
+        TypeError, ValueError: the probe fails, or returns what is no array of numbers.
+    """
+    with calling("probe", probe, "of the model to arrays of numbers"):
+        return jax.tree.map(jnp.asarray, probe(model))
 
 
 def check_key(key: Any) -> None:
@@ -85,16 +214,17 @@ def _check_columns(wanted: Any, data: Batch) -> None:
         )
 
 
-def may_be_targets(wanted: Any, data: Batch) -> Any:
-    """Whether traced targets are such as a solver takes, () bool: what `check_targets` checks."""
+def may_be_rows(solver: Any, sampler: Any, data: Batch) -> Any:
+    """Whether traced targets and weights are such as a solver takes, () bool, as `check_rows`."""
+    y, weight, wanted = data.y, data.weight, solver.targets
+    total = jnp.sum(jnp.where(weight >= 0, weight, jnp.nan))
+    right = (total > 0) & (total < jnp.inf)
     wanted = wanted[0] if isinstance(wanted, tuple) else wanted
-    if wanted in (None, "real"):
-        return True
-    y, top = data.y, wanted if wanted != "labels" else 1
-    is_class = (y >= 0) & (y < top) & (y == jnp.floor(y))
-    is_right = (y == 1) | (y == -1) if wanted == "labels" else is_class
-    weight = data.weight if data.weight.ndim == y.ndim else data.weight[:, None]
-    return jnp.all(is_right | ~(weight > 0))
+    if wanted in (None, "real") or sampler.combine is not None:
+        return right
+    is_class = (y >= 0) & (y < wanted) & (y == jnp.floor(y)) if wanted != "labels" else abs(y) == 1
+    weight = weight if weight.ndim == y.ndim else weight[:, None]
+    return right & jnp.all(is_class | ~(weight > 0))
 
 
 def check_kernels(solver: Any, data: Batch) -> None:
@@ -107,13 +237,14 @@ def check_kernels(solver: Any, data: Batch) -> None:
             check_custom(as_kernel(kernel), data)
 
 
-def check_drawn(sampler: Sampler, run: RunState, curve: Curve, first_step: int, n: int) -> None:
+def check_drawn(sampler: Any, run: RunState, curve: Curve, n: int) -> None:
     """Raise if the sampler drew rows that do not exist in a chunk whose loss is not a number."""
-    chunks = np.flatnonzero(np.isnan(np.asarray(curve.loss)))
-    if sampler.full_batch or not chunks.size:
+    wrong = np.flatnonzero(np.isnan(np.asarray(curve.loss)))
+    if sampler.full_batch or not wrong.size:
         return
-    start, end = np.append(first_step, np.asarray(curve.step))[chunks[0] :][:2]
-    index = np.asarray(sampler.draw(run.sampler, jnp.int32(start), int(end - start)))
+    end = int(curve.step[wrong[0]])
+    start = int(curve.step[wrong[0] - 1]) if wrong[0] else max(0, end - 1000)
+    index = np.asarray(sampler.draw(run.sampler, jnp.int32(start), end - start))
     wrong = index[(index < -1) | (index >= n)]
     if wrong.size:
         raise ValueError(
@@ -191,48 +322,35 @@ def has_sums(solver: Solver, data: Batch) -> bool:
     return hasattr(jax.eval_shape(solver.init, jax.random.key(0), data), "sums_of")
 
 
-def check_origin(solver: Any, run: Any, new: Any, has_sums: Callable) -> State:
-    """The state of a solver, unless it holds sums over other rows, or was changed.
+def check_origin(run: Any, new: np.ndarray, has_sums: Callable) -> State:
+    """The state of a solver, unless it holds sums over other rows, or of another kernel.
 
     Args:
-        solver: as an argument of a compiled function.
         run: the `RunState` or `StreamState` with the state.
         new: the origin of the run which is to go on.
-        has_sums: fields of the solver -> whether the state holds sums over rows, or their numbers.
+        has_sums: () -> whether the state holds sums over rows, or their numbers.
 
     Raises:
-        ValueError: it does. Inside transformations its numbers become nan instead.
+        ValueError: it does. What is traced is not compared.
     """
     state = run.solver
-    different = None if run.origin is None else differs(run.origin, with_state(new, state))
-    if different is None or not (is_traced(different) or np.any(different)):
+    if run.origin is None or is_traced(run.origin):
         return state
-    fields = fields_of(solver)
-    has = has_sums(fields)
+    old = np.asarray(run.origin)
+    different = (old != new) & (old != 0) & (new != 0)
+    if not different.any():
+        return state
+    has = has_sums()
     sums_of = getattr(state, "sums_of", ("rows", "numbers") if has else ())
-    of_numbers, of_rows = "numbers" in sums_of, "rows" in sums_of
-    # rows, targets, weights, space, numbers, names of classes and of columns, state
-    always = [True, True]
-    different = different & np.array([of_rows, of_rows, has, True, of_numbers, *always, of_rows])
-    if hasattr(state, "restart"):  # goes on with other numbers, and from another place
-        other_numbers, changed = different[4], different[7]
-        start, is_other = state.restart(), other_numbers | changed
-        state = jax.tree.map(lambda a, b: jnp.where(is_other, a, b), start, state)
-        different = different & np.array([True, True, True, True, False, True, True, False])
-    if is_traced(different):
-        factor = jnp.where(jnp.any(different), jnp.nan, 1)
-        is_real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
-        return jax.tree.map(lambda a: a * factor.astype(a.dtype) if is_real(a) else a, state)
-    if np.any(different):
-        others = names_of(different)
-        problem = (
-            f"comes from a run with other {others}: go on with what it was made with"
-            if others
-            else "was changed after its run: go on from it as it was"
-        )
+    of_rows, of_numbers = "rows" in sums_of, "numbers" in sums_of
+    different &= np.array([of_rows, has, True, of_numbers, True, True])
+    if hasattr(state, "restart") and different[3]:  # goes on with other numbers
+        state, different[3] = state.restart(), False
+    if different.any():
+        others = " and ".join(name for name, flag in zip(NAMES, different, strict=True) if flag)
         raise ValueError(
-            f"state {problem}, or begin a new run with key= (from coefficients with start=, where "
-            "the solver takes them)"
+            f"state comes from a run with other {others}: go on with what it was made with, or "
+            "begin a new run with key= (from coefficients with start=, where the solver takes them)"
         )
     return state
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..numerics import two_sum
@@ -49,3 +51,21 @@ def curve_row(sums: Sums, step: Array, count: Any, probe: Any) -> Curve:
     step = jnp.minimum(step, jnp.iinfo(jnp.int32).max - steps) + steps
     mean_loss = loss / steps.astype(loss.dtype)
     return Curve(step, mean_loss, residual, support, evals + rounding, probe)
+
+
+def row_on_host(row: Curve) -> Curve:
+    """A row of the curve, on the host where it is of numbers."""
+    return jax.tree.map(lambda a: a if _is_key(a) else np.asarray(a), row)
+
+
+def rows_of_curve(rows: list[Curve], like: Any) -> Curve:
+    """The rows of the curve as one table; without rows an empty one, of the types of `like`."""
+    if not rows:
+        return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
+    # by NumPy, as JAX compiles a program for each number of rows
+    stack = lambda *a: jnp.stack(a) if _is_key(a[0]) else np.stack(a)
+    return jax.device_put(jax.tree.map(stack, *rows))
+
+
+def _is_key(a: Any) -> bool:
+    return jnp.issubdtype(a.dtype, jax.dtypes.prng_key)

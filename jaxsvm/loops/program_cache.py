@@ -1,22 +1,24 @@
-"""A cache of compiled programs on disk, which later processes and worker processes read.
-
-It is set only when the user calls for it.
-"""
+"""Compiled programs: their arguments, how many a process keeps, and a cache of them on disk."""
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import sys
 import tempfile
 import warnings
+from types import FunctionType
 from typing import Any
 
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 from ..checks import as_path, caller_stacklevel
+from ..recipe import as_static, cast
 
+MOST_MAPS = 30_000  # of memory, before the package lets its programs go; Linux allows 65,530
+_calls = itertools.count(1)
 SETTINGS = {  # so that programs of any size and compilation time are kept
     "jax_enable_compilation_cache": True,
     "jax_persistent_cache_min_compile_time_secs": 0.0,
@@ -92,3 +94,35 @@ def user_cache_folder() -> str:
         # a relative path is to be ignored, by the XDG specification
         base = base if os.path.isabs(base) else os.path.join(home, ".cache")
     return os.path.join(base, "jaxsvm")
+
+
+def as_argument(node: Any, dtype: Any) -> Any:
+    """A solver, sampler or probe as an argument of a compiled function.
+
+    Its numbers are cast to `dtype`.
+    """
+    if next(_calls) % 256 == 0:
+        release_programs()
+    node = as_static(node)
+    return cast(node, dtype)
+
+
+def release_programs() -> None:
+    """Clear the caches of the package's compiled functions if the process has many memory maps.
+
+    They keep the programs of functions that are gone, such as a probe of each turn of a loop. Each
+    takes up to 114 maps of memory; without room for another, XLA crashes. JAX compiles anew what is
+    still in use. Functions of other packages keep their programs. It is for Linux alone.
+    """
+    try:
+        with open("/proc/self/maps", "rb") as maps:
+            if sum(1 for _ in maps) <= MOST_MAPS:
+                return
+    except OSError:
+        return
+    package, compiled = __name__.split(".")[0], (type(jax.jit(len)), FunctionType)
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(package)]
+    for value in [value for module in modules for value in list(vars(module).values())]:
+        is_compiled = isinstance(value, compiled) and hasattr(value, "clear_cache")
+        if is_compiled and value.__module__.startswith(package):  # not of another package
+            value.clear_cache()
