@@ -84,7 +84,6 @@ from .loop import (
     run_chunks,
     scan_chunks,
 )
-from .processes import mesh_has_all_processes
 from .programs import as_argument, conclude, init_run, values_finite
 from .progress import Bar
 from .saving import Saver
@@ -437,13 +436,10 @@ def _on_host(
         return int(run.step) - call.first_step, text
 
     with contextlib.ExitStack() as stack:
-        # several processes make the same calls: an interrupt of one ends them after the same one
-        together = mesh_has_all_processes()
-        interrupt = stack.enter_context(DeferredInterrupt()) if together else None
         bar = (
             stack.enter_context(contextlib.closing(Bar(call.steps, "steps"))) if progress else None
         )
-        how: Any = {"bar": bar, "show": show, "seconds": seconds, "interrupt": interrupt}
+        how: Any = {"bar": bar, "show": show, "seconds": seconds}
         run, rows, cause = drive(advance, run, saver=saver, room=structure["room"], **how)
     cause = STEPS if cause == SECONDS and int(run.step) >= end else cause
     start = run._replace(origin=None)

@@ -1,7 +1,6 @@
 """The loop that runs a solver: one compiled chunk of steps over a feed, one driver on the host.
 
 fit:     choose_feed -> drive (on the host) or scan_chunks (inside a transformation) -> conclude
-stream:  the feed of each chunk that was read -> drive -> conclude
 a step:  drive -> run_chunks -> run_chunk -> Feed.open -> Solver.update
 """
 
@@ -25,7 +24,6 @@ from ..types import INTERRUPTED, SECONDS, STEPS, Array, Batch, Curve, Info, Mode
 from .compile_options import jit_by_size
 from .curve import Sums, add_info, curve_row, empty_sums
 from .feeds import Feed, FusedSteps
-from .processes import all_processes
 from .progress import Bar
 from .saving import Saver
 
@@ -283,7 +281,6 @@ def drive(
     show: Callable[[Any, Curve], tuple[int, str]] = lambda run, row: (0, ""),
     seconds: float | None = None,
     room: int = 1,
-    interrupt: DeferredInterrupt | None = None,
 ) -> tuple[Any, list[Curve], int]:
     """Advance a run on the host until it ends, time is over, or Ctrl-C; the last complete state.
 
@@ -298,8 +295,6 @@ def drive(
         seconds: to stop after the first call that ends later than this; or None.
         room: most chunks of a call. Each call makes twice as many as the one before, unless
             something is to be done after each; what is computed does not depend on that.
-        interrupt: in force, of this process, where several processes make the same calls: all end
-            after the same one. None: this process alone.
 
     Returns:
         The run, rows of the curve, and why it ended: STEPS, SECONDS or INTERRUPTED.
@@ -307,6 +302,7 @@ def drive(
     start, most = time.monotonic(), 1
     rows: list[Curve] = []
     one_by_one = bar is not None or seconds is not None or saver.path is not None
+    one_by_one = one_by_one or jax.process_count() > 1  # processes make the same calls
     try:
         while True:
             call = time.monotonic()
@@ -323,11 +319,6 @@ def drive(
                 bar.show(*show(run, rows[-1]))
             single = one_by_one or time.monotonic() - call >= LONGEST_CALL
             late = seconds is not None and time.monotonic() - start > seconds
-            if interrupt is not None:
-                flags = all_processes(single, late, interrupt.requested)
-                single, late, stopped = (bool(column.any()) for column in flags.T)
-                if stopped:
-                    return run, rows, INTERRUPTED
             if late:
                 return run, rows, SECONDS
             most = most if single else min(2 * most, room)

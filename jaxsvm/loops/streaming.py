@@ -1,26 +1,34 @@
-"""`stream`: a solver run on chunks of rows, each read once, of which at most two are in memory."""
+"""`stream`: a solver run on chunks of rows, each read once, of which at most two are in memory.
+
+stream -> _plan -> _begin | _resume -> _on_host -> _read -> run_batches (compiled)
+"""
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import dataclasses
 import functools
+import itertools
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..checks import x64_enabled
+from ..checks import caller_stacklevel, calling, shown, x64_enabled
 from ..data.sharding import shard
 from ..files import DeferredInterrupt, check_field
-from ..flags import despite_flags
+from ..flags import despite_flags, with_flags_of_caller
 from ..models import classes_of
 from ..numerics import accum_dtype, depends_on
+from ..numerics.sharding import ROWS, auto_axes, example_mesh, split_rows
 from ..objectives import Probe
 from ..recipe import check_choice, fields_of, register, unwrap_static
 from ..samplers import uniform
@@ -33,6 +41,7 @@ from ..types import (
     Fit,
     RunState,
     Solver,
+    SparseRows,
     State,
 )
 from .checks import (
@@ -47,24 +56,14 @@ from .checks import (
     whole_number,
 )
 from .chunks import FirstNames, HostChunk, host_chunks
-from .feeds import InOrder, on_each_device, plan_lift
+from .curve import add_info, curve_row, empty_sums
 from .identity import origin_of, with_names, with_state
-from .loop import drive, rows_of_curve, run_chunk
+from .loop import rows_of_curve
 from .programs import as_argument, conclude
 from .progress import Bar
-from .rounds import (
-    BatchLayout,
-    PendingRows,
-    StreamReader,
-    StreamRound,
-    check_columns,
-    check_mesh,
-    layout_of_batch,
-    no_rows,
-    pending_of_state,
-    to_devices,
-)
 from .saving import Saver
+
+FEATURES = 2**31  # bytes up to which the features of a chunk are computed before its first step
 
 
 @register("StreamState")
@@ -78,7 +77,7 @@ class StreamState(NamedTuple):
     n_pending: Array  # ()    int32, how many these are
     step: Array  # ()    int32, updates made
     seen: Array  # ()    int32, rows read so far (modulo `rows` if that was given, else 2^31)
-    chunks: Array  # ()  int32, chunks read so far, in each process
+    chunks: Array  # ()  int32, chunks read so far
     done: Array  # ()    bool, False: a stream has no tolerance
     # (8,) uint32, as of `RunState`; those of rows, targets and weights are 0, not known
     origin: Array | None = None
@@ -105,7 +104,6 @@ def stream(
     batch_size: int | None = None,
     task: str | None = None,
     probe: Callable | None = None,
-    memory: float | None = None,
     mesh: Mesh | None = None,
     save: str | bytes | os.PathLike | None = None,
     progress: bool = False,
@@ -123,15 +121,7 @@ def stream(
     that are no longer than the first; longer ones are split. Rows of weight 0 are left out. Rows
     are not shuffled: if they are sorted (by class, by time), shuffle them beforehand.
 
-    On a mesh of K devices each takes b / K rows of a step. With several processes
-    (`jax.distributed.initialize`) all make this call, each with chunks of its own:
-
-        batch_t = the rows t b_p .. (t+1) b_p - 1 of each process p, side by side,
-        b_p = b * devices of p / K
-
-    A round reads the next chunk of each process and makes the steps that the longest of them
-    fills. A process without rows for a step adds none: chunks of equal sizes keep all at work. The
-    model is the same in all.
+    On a mesh of K devices each takes b / K rows of a step.
 
     Args:
         solver: any with `needs_all_rows=False` (linear, on features, on a budget).
@@ -154,13 +144,11 @@ def stream(
         task: required targets of the chunks, "binary", "multiclass" or "regression"; None: those of
             the solver.
         probe: model -> any tree of arrays, computed after every chunk.
-        memory: bytes that the features of a chunk may occupy (solvers on features); above, each
-            update computes its own. None: 2 GiB.
-        mesh: of all devices with the one axis "rows", such as `jax.make_mesh((8,), ("rows",))`;
-            not for solvers with a state for each row. None: one device.
-        save: path of a file that holds the state after every chunk; of several processes, of a
-            folder that all can write. If it cannot be written there is a warning, and the run
-            continues.
+        mesh: of devices of this process with the one axis "rows", such as
+            `jax.make_mesh((8,), ("rows",))`; not for solvers with a state for each row. None: one
+            device.
+        save: path of a file that holds the state after every chunk. If it cannot be written there
+            is a warning, and the run continues.
         progress: a bar on the standard error stream.
         on_interrupt: what Ctrl-C does, as of `fit`; the chunk at work is completed first. The chunk
             that was fetched ahead is not part of the run, so that an iterator must be created again
@@ -178,7 +166,6 @@ def stream(
             finite, targets that are not those of `task`, a solver that reads all rows, one whose
             initial state depends on the values of each row (`one_vs_one` of a dual method), a state
             of another solver, a mesh of other axes.
-        RuntimeError: another process failed at its next chunk.
         FileNotFoundError: the folder of `save` does not exist.
         loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as
             `run`.
@@ -195,229 +182,64 @@ def stream(
     """
     task = _check_arguments(solver, chunks, key, state, task, probe)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
-    mesh = check_mesh(mesh)
     rows = None if rows is None else whole_number("rows", rows, 1)
-    several = jax.process_count() > 1
-    saver, error = _saver(save, several)
-    seen = 0 if state is None else int(state.seen)
-    names = FirstNames()
-    checked = host_chunks(chunks, task, seen, rows, x64_enabled(), names, keep_empty=several)
+    options: dict = {"mesh": _check_mesh(mesh), "batch_size": batch_size, "rows": rows}
+    saver, names = Saver(save), FirstNames()
+    seen, length = 0 if state is None else int(state.seen), None
+    if isinstance(chunks, Sized):
+        length = len(chunks)
+    checked = host_chunks(chunks, task, seen, rows or 2**31, x64_enabled(), names)
     with (
-        _bar(chunks, progress) as bar,
-        contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh),
+        contextlib.closing(Bar(length, "chunks")) if progress else contextlib.nullcontext() as bar,
+        jax.set_mesh(options["mesh"]) if mesh is not None else contextlib.nullcontext(),
         DeferredInterrupt() as interrupt,
-        contextlib.closing(StreamReader(checked, interrupt)) as rounds,
+        contextlib.closing(read_ahead(checked, interrupt)) as fetched,
     ):
-        like: Batch | None = None
-        call: tuple = (batch_size,)
-        if state is not None:
-            like = jax.tree.map(_no_rows_of, state.pending)
-            call += tuple(map(int, (state.step, state.seen, state.chunks)))
-        first, lengths = rounds.first(like, call, error)
-        curve: list[Curve] = []
-        cause = STEPS
-        if rounds.interrupted and state is None:
+        first: HostChunk | None = next(fetched, None)
+        if state is None and interrupt.requested:
             raise KeyboardInterrupt("the stream was interrupted before its first chunk")
-        if first is None or rounds.ended or rounds.interrupted:
-            solver, end, step = _empty_stream(solver, state, rows)
-        else:
-            if isinstance(probe, Probe) and names.classes is not None:
-                probe = probe.matched(names.classes)
-            plan = _plan(
-                solver, probe, first, lengths, mesh, batch_size, state, rows, memory, names
-            )
-            start = _init_or_resume(plan, key, state, first)
-            del first  # the program reads it once more, as part of the first round
-            saver.check(_state(plan, start))
-            step = start.step
-            position, curve, cause = _make_rounds(plan, rounds, start, saver, bar)
-            solver, end = plan.solver, _state(plan, position)
-        interrupted = rounds.interrupted or interrupt.requested or cause == INTERRUPTED
+        if first is None and state is None:
+            raise ValueError("there is no chunk with rows: the stream is empty")
+        if isinstance(probe, Probe) and names.classes is not None:
+            probe = probe.matched(names.classes)
+        like = state.pending if first is None else first.batch
+        plan = _plan(solver, probe, like, names, state=state, **options)
+        start = _begin(plan, key, like) if state is None else _resume(plan, state)
+        saver.check(start)
+        left = fetched if first is None else itertools.chain([first], fetched)
+        del first, like  # each chunk can go once it was read
+        end, curve, ended = _on_host(plan, start, left, saver, bar)
+        end = _on_devices(plan, end) if end is not start else state
+        interrupted = ended or interrupt.requested
         # a second Ctrl-C does not lose the run
         with DeferredInterrupt() if interrupted else contextlib.nullcontext():
-            run = _fit(solver, end, curve, step, names.classes, interrupted)
+            run = _fit(plan.solver, end, curve, int(start.step), names.classes, interrupted)
             raises = interrupted or interrupt.requested
             return saver.finish(run, raises=raises and on_interrupt == "raise")
 
 
-def _saver(save: Any, several: bool) -> tuple[Saver, Exception | None]:
-    """The writer of the state; with several processes an error is kept until all know."""
-    try:
-        return Saver(save), None
-    except (OSError, TypeError) as error:
-        if not several:
-            raise
-        return Saver(None), error
+def _check_mesh(mesh: Any) -> Mesh | None:
+    """The mesh with Auto axes, or None.
 
-
-def _bar(chunks: Any, progress: bool) -> Any:
-    """A context with the bar, or with None; it is that of the first process."""
-    if not progress or jax.process_index() > 0:
-        return contextlib.nullcontext()
-    # another process may have more chunks
-    has_end = isinstance(chunks, Sized) and jax.process_count() == 1
-    return contextlib.closing(Bar(len(chunks) if has_end else None, "chunks"))
-
-
-class StreamPlan(NamedTuple):
-    """What stays the same in all rounds of a stream."""
-
-    solver: Any  # as an argument of a compiled function
-    origin: np.ndarray  # of the solver, and the names of the first chunk
-    names: FirstNames  # as far as chunks have told
-    probe: Any
-    layout: BatchLayout
-    size: int  # steps of one call of the program
-    like: Batch  # no rows, of the types and columns of all
-    rows: int | None  # as of `stream`
-    per_row: bool  # whether the state has an entry for each row
-    lift: bool  # compute the features of all rows of a call at once
-
-
-class StreamPosition(NamedTuple):
-    """A stream between two rounds: the fields of `StreamState`, with numbers of the host."""
-
-    run: RunState  # without a sampler
-    pending: PendingRows
-    n_pending: int
-    seen: int
-    chunks: int
-
-    @property
-    def step(self) -> int:
-        """The number of updates made."""
-        return int(self.run.step)
-
-
-def _no_rows_of(a: Any) -> np.ndarray:
-    return np.zeros((0, *a.shape[1:]), a.dtype)
-
-
-def _plan(
-    solver: Any,
-    probe: Any,
-    first: Batch,
-    lengths: np.ndarray,
-    mesh: Mesh | None,
-    batch_size: Any,
-    state: StreamState | None,
-    rows: int | None,
-    memory: float | None,
-    names: FirstNames,
-) -> StreamPlan:
-    """How a stream of chunks like the first is read.
-
-    Args:
-        solver: as of `stream`, as are the others.
-        probe: or None.
-        first: the first chunk of this process.
-        lengths: the rows of the first chunk of each process.
-        mesh: of `check_mesh`.
-        batch_size: or None.
-        state: or None.
-        rows: or None.
-        memory: or None.
-        names: those of classes and columns.
+    Raises:
+        TypeError: not a mesh.
+        ValueError: other axes than "rows", or devices of other processes.
     """
-    if state is None:
-        b = (solver.sampler or uniform(1)).rows(int(lengths.sum()))
-    else:
-        b = state.pending.y.shape[0]
-    layout = layout_of_batch(mesh, batch_size, b, state is not None)
-    dtype = accum_dtype(first.x)
-    solver, probe = as_argument(solver, dtype), as_argument(probe, dtype)
-    size = max(1, int((-(-lengths // layout.shares)).max()))
-    like = jax.tree.map(_no_rows_of, first)
-    n = size * layout.batch
-    call = jax.tree.map(lambda a: jax.ShapeDtypeStruct((n, *a.shape[1:]), a.dtype), like)
-    per_row = layout.mesh is None and _check_rows(solver, first, rows)
-    if layout.mesh is not None and _per_row_leaves(solver, no_rows(like, 1)):
-        raise ValueError(
-            "this solver has a state for each row, and a stream on a mesh keeps none: take one "
-            "such as pegasos or asset, or leave mesh out and give rows="
-        )
-    lift = plan_lift(solver, fields_of(solver), call, "auto", memory, 2**62, False)[0] == "once"
-    origin = np.asarray(origin_of(solver, None, names.classes))
-    return StreamPlan(solver, origin, names, probe, layout, size, like, rows, per_row, lift)
-
-
-def _make_rounds(
-    plan: StreamPlan, rounds: StreamReader, position: StreamPosition, saver: Saver, bar: Bar | None
-) -> tuple[StreamPosition, list[Curve], int]:
-    """All rounds from `position` on.
-
-    Returns:
-        The position after them, rows of the curve, and why they ended, as of `drive`.
-    """
-
-    def check(chunk: HostChunk) -> None:
-        check_columns(chunk.batch, plan.like)
-        check_targets(unwrap_static(plan.solver), chunk.batch)
-        if plan.per_row and not (chunk.complete and (chunk.batch.weight == 1).all()):
-            raise ValueError(
-                "this solver has a bound for each row, which a stream cannot know "
-                "beforehand: use weights of 1, or fit"
-            )
-
-    start_time, first = time.monotonic(), position
-
-    def advance(position: StreamPosition, _: int) -> tuple[StreamPosition, list[Curve]] | None:
-        this_round = rounds.next(plan.layout, position.pending.unused, position.seen, check)
-        if this_round is None:
-            return None
-        if position.step + this_round.length > MOST_STEPS:
-            warnings.warn(_FULL, RuntimeWarning, stacklevel=5)
-            return None
-        return _make_round(plan, position, this_round)
-
-    def show(position: StreamPosition, row: Curve) -> tuple[int, str]:
-        speed = (position.step - first.step) / (time.monotonic() - start_time)
-        return position.chunks - first.chunks, f"loss {float(row.loss):.3g}, {speed:.3g} steps/s"
-
-    how: Any = {"to_save": functools.partial(_state, plan), "bar": bar, "show": show}
-    return drive(advance, position, saver=saver, **how)
-
-
-def _make_round(
-    plan: StreamPlan, position: StreamPosition, this_round: StreamRound
-) -> tuple[StreamPosition, list[Curve]]:
-    """The steps of one round; the position after it, and rows of the curve."""
-    layout, run, table = plan.layout, position.run, []
-    for rows, length in this_round.parts(layout, plan.size):
-        feed = InOrder(None, rows, layout.batch, layout.devices, plan.lift)
-        inputs: Any = plan.solver, None, plan.probe, None, feed
-        run, row = run_chunk(*inputs, run, None, length, every=plan.size)
-        table.append(row)
-    jax.block_until_ready(run)
-    next_position = StreamPosition(
-        run,
-        position.pending.read(this_round.rows, this_round.used),
-        this_round.n_pending,
-        (position.seen + this_round.n_read) % (plan.rows or 2**31),
-        position.chunks + this_round.chunks,
-    )
-    return next_position, table
-
-
-def _state(plan: StreamPlan, position: StreamPosition) -> StreamState:
-    """The state to save, with arrays on the devices."""
-    solver_state, step = position.run.solver, position.run.step
-    mesh = plan.layout.mesh
-    counts = (np.int32(position.n_pending), np.int32(position.seen), np.int32(position.chunks))
-    numbers = (
-        *counts,
-        np.bool_(False),
-        with_state(with_names(plan.origin, plan.names.classes), solver_state),
-    )
     if mesh is None:
-        pending, numbers = jax.device_put((position.pending.rows, numbers))
-    else:
-        everywhere = NamedSharding(mesh, PartitionSpec())
-        place = lambda a: jax.make_array_from_process_local_data(everywhere, np.asarray(a))
-        pending = to_devices(plan.layout, position.pending.rows)
-        numbers = jax.tree.map(place, numbers)
-    n_pending, *rest = numbers
-    return StreamState(solver_state, pending, n_pending, step, *rest)
+        return None
+    if not isinstance(mesh, Mesh):
+        raise TypeError(f"mesh must be a mesh such as {example_mesh()}, got {shown(mesh)}")
+    if tuple(mesh.axis_names) != (ROWS,):
+        raise ValueError(
+            f'mesh must have the axis "{ROWS}" alone, got {", ".join(mesh.axis_names)}: make it '
+            f"with {example_mesh()}"
+        )
+    if mesh.is_multi_process:
+        raise ValueError(
+            "mesh has devices of other processes, and a stream is of one: make it of "
+            "jax.local_devices(); rows of several processes are for jaxsvm.shard and fit"
+        )
+    return auto_axes(mesh)
 
 
 def _check_arguments(
@@ -453,41 +275,278 @@ def _check_arguments(
     return task
 
 
-def _init_or_resume(
-    plan: StreamPlan, key: Array | None, state: StreamState | None, first: Batch
-) -> StreamPosition:
-    """The stream before its first row, or `state`, checked and copied."""
-    layout, n = plan.layout, plan.rows if plan.per_row else None
+class StreamPlan(NamedTuple):
+    """What stays the same in all chunks of a stream."""
+
+    solver: Any  # as an argument of a compiled function
+    probe: Any
+    origin: np.ndarray  # of the solver, and the names of the first chunk
+    names: FirstNames  # as far as chunks have told
+    mesh: Mesh | None  # None: one device
+    batch: int  # rows of a step
+    size: int  # steps of one call of the program
+    like: Batch  # a row of weight 0, of the types and columns of all
+    rows: int | None  # as of `stream`; None where the state has no entry for each row
+    modulus: int  # rows are numbered modulo this
+
+    @property
+    def devices(self) -> int:
+        """How many take part in a step."""
+        return 1 if self.mesh is None else self.mesh.size
+
+    def place(self, rows: Batch) -> Batch:
+        """Rows of whole batches on the devices: part j of each batch on device j."""
+        if self.mesh is None:
+            return rows
+        sharding = NamedSharding(self.mesh, PartitionSpec(ROWS))
+
+        def lay(a: np.ndarray) -> Array:
+            by_step = a.reshape(-1, self.devices, self.batch // self.devices, *a.shape[1:])
+            return jax.device_put(np.swapaxes(by_step, 0, 1).reshape(a.shape), sharding)
+
+        return jax.tree.map(lay, rows)
+
+    def check(self, chunk: HostChunk) -> None:
+        """Raise a ValueError for a chunk of other columns, or that the solver does not take."""
+        columns, others = _columns_of(chunk.batch), _columns_of(self.like)
+        if columns != others:
+            raise ValueError(
+                f"chunks must have the same columns: one has {columns}, those before it {others}"
+            )
+        check_targets(unwrap_static(self.solver), chunk.batch)
+        if self.rows is not None and not (chunk.complete and (chunk.batch.weight == 1).all()):
+            raise ValueError(
+                "this solver has a bound for each row, which a stream cannot know "
+                "beforehand: use weights of 1, or fit"
+            )
+
+
+def _columns_of(batch: Batch) -> str:
+    """The kind and the columns of rows, in words."""
+    width = f", {batch.x.index.shape[1]} a row" if isinstance(batch.x, SparseRows) else ""
+    kind = f"{type(batch).__name__} of {type(batch.x).__name__}"
+    return f"{batch.x.shape[1]} columns ({kind}{width})"
+
+
+def _plan(
+    solver: Any,
+    probe: Any,
+    first: Batch,
+    names: FirstNames,
+    *,
+    mesh: Mesh | None,
+    batch_size: int | None,
+    rows: int | None,
+    state: StreamState | None,
+) -> StreamPlan:
+    """How a stream of chunks like the first is read; the options are those of `stream`."""
+    k, n = 1 if mesh is None else mesh.size, len(first.y)
     if state is None:
-        data = first if layout.mesh is None else shard(first, layout.mesh)
-        run = init_stream(plan.solver, key, data, rows=n, devices=layout.devices)
-        return StreamPosition(run, PendingRows(no_rows(plan.like, layout.own_batch)), 0, 0, 0)
-    data = first if layout.mesh is None else no_rows(plan.like, layout.devices)
-    start = init_stream.eval_shape(plan.solver, jax.random.key(0), data, rows=n)
-    like = state._replace(solver=start.solver, pending=no_rows(plan.like, layout.batch))
-    check_like(state, like, ("solver", "pending"))
-    per_row = lambda fields: plan.per_row
-    solver_state = check_origin(plan.solver, state, plan.origin, per_row)
-    place = functools.partial(_place_on, layout.mesh)
-    solver_state, step = jax.tree.map(place, (solver_state, jnp.asarray(state.step, jnp.int32)))
-    run = RunState(solver_state, (), step, jnp.zeros((), bool))
-    n_pending = int(state.n_pending)
-    pending = pending_of_state(layout, state.pending, n_pending)
-    return StreamPosition(run, pending, n_pending, int(state.seen), int(state.chunks))
+        batch = -(-(solver.sampler or uniform(1)).rows(n) // k) * k
+    else:
+        batch = state.pending.y.shape[0]
+    batch = batch if batch_size is None else whole_number("batch_size", batch_size, 1)
+    if batch % k:
+        raise ValueError(
+            f'batches must be a multiple of the {k} devices on the axis "{ROWS}", got batches of '
+            f"{batch} rows: give another batch_size; or, to go on from a state, fewer devices"
+        )
+    dtype, like = accum_dtype(first.x), no_rows(first, 1)
+    solver, probe = as_argument(solver, dtype), as_argument(probe, dtype)
+    origin = np.asarray(origin_of(solver, None, names.classes))
+    per_row = _check_rows(solver, like, n, rows, mesh)
+    own_rows, modulus = rows if per_row else None, rows or 2**31
+    size = max(1, -(-n // batch))
+    return StreamPlan(solver, probe, origin, names, mesh, batch, size, like, own_rows, modulus)
 
 
-def _place_on(mesh: Mesh | None, a: Any) -> Array:
-    """An array on each device of the mesh; without one, on a single device."""
-    a = jnp.asarray(a)
-    if mesh is not None and a.is_fully_addressable:
-        a = jax.device_put(a, NamedSharding(mesh, PartitionSpec()))
-    if mesh is None and len(a.sharding.device_set) > 1:
-        a = jax.device_put(a, jax.local_devices()[0])
-    return a
+def _check_rows(solver: Any, like: Batch, n: int, rows: int | None, mesh: Mesh | None) -> bool:
+    """Whether the state has an entry for each row, in which case `rows` must be given.
+
+    Args:
+        solver: as an argument of a compiled function.
+        like: a row.
+        n: rows of the first chunk.
+        rows: as of `stream`, as is `mesh`.
+        mesh: or None.
+    """
+    few, many = (
+        jax.tree.leaves(init_stream.eval_shape(solver, jax.random.key(0), like, rows=count))
+        for count in (1, 2**16)
+    )
+    places = [i for i, (a, b) in enumerate(zip(few, many, strict=True)) if a.shape != b.shape]
+    if not places:
+        return False
+    if mesh is not None:
+        raise ValueError(
+            "this solver has a state for each row, and a stream on a mesh keeps none: take one "
+            "such as pegasos or asset, or leave mesh out and give rows="
+        )
+    if rows is None:
+        raise ValueError(
+            "this solver has a state for each row: say how many rows there are in all, rows="
+        )
+    if rows < n:
+        raise ValueError(
+            f"rows={rows}, but the first chunk alone has {n}: give the number of all rows"
+        )
+
+    def init_per_row(values: Any) -> list:
+        rows = like._replace(x=values[0], y=values[1])
+        state = unwrap_static(solver).init(jax.random.key(0), rows)
+        return [jax.tree.leaves(state)[place] for place in places]
+
+    if any(depends_on(init_per_row, (like.x, like.y))):
+        raise ValueError(
+            "this solver begins with something of each row (one_vs_one of a dual method: which "
+            "pairs a row counts for), which a stream cannot know beforehand: use fit, or "
+            "one_vs_rest"
+        )
+    return True
+
+
+def _begin(plan: StreamPlan, key: Any, first: Batch) -> StreamState:
+    """The stream before its first row, which reads the first chunk."""
+    data = first if plan.mesh is None else shard(first, plan.mesh)
+    state = init_stream(plan.solver, key, data, rows=plan.rows, on_mesh=plan.mesh is not None)
+    pending, zero, step = no_rows(plan.like, plan.batch), np.int32(0), jnp.zeros((), jnp.int32)
+    return StreamState(state, pending, zero, step, zero, zero, np.bool_(False), plan.origin)
+
+
+def _resume(plan: StreamPlan, state: StreamState) -> StreamState:
+    """`state`, checked and copied."""
+    like = init_stream.eval_shape(plan.solver, jax.random.key(0), plan.like, rows=plan.rows)
+    pending = no_rows(plan.like, plan.batch)
+    check_like(state, state._replace(solver=like, pending=pending), ("solver", "pending"))
+    per_row = lambda fields: plan.rows is not None
+    moved: Any = check_origin(plan.solver, state, plan.origin, per_row), state.step
+    if plan.mesh is not None:
+        moved = jax.device_put(moved, NamedSharding(plan.mesh, PartitionSpec()))
+    elif len(jnp.asarray(state.step).sharding.device_set) > 1:
+        moved = jax.device_put(moved, jax.local_devices()[0])
+    pending = jax.tree.map(np.asarray, state.pending)
+    count = int(np.sum(pending.index >= 0))
+    if count != int(state.n_pending):
+        raise ValueError(
+            f"state holds {count} rows that wait for a batch, and n_pending is "
+            f"{int(state.n_pending)}: it was changed after its run, go on from it as it was"
+        )
+    counts = {name: np.int32(getattr(state, name)) for name in ("n_pending", "seen", "chunks")}
+    return state._replace(solver=moved[0], step=moved[1], pending=pending, **counts)
+
+
+def read_ahead(chunks: Iterator, interrupt: DeferredInterrupt) -> Iterator:
+    """The chunks, each fetched by a thread while the one before is at work; none after Ctrl-C."""
+    executor = concurrent.futures.ThreadPoolExecutor(1)
+    # a chunk is made under the flags of the caller
+    fetch = with_flags_of_caller(functools.partial(next, chunks, None))
+    try:
+        future = executor.submit(fetch)
+        while not interrupt.requested:
+            concurrent.futures.wait([future], timeout=0.2)
+            if future.done() and not interrupt.requested:
+                if (chunk := future.result()) is None:
+                    return
+                future = executor.submit(fetch)
+                yield chunk
+                del chunk
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _on_host(
+    plan: StreamPlan, position: StreamState, chunks: Iterable, saver: Saver, bar: Bar | None
+) -> tuple[StreamState, list[Curve], bool]:
+    """The state after all chunks, rows of the curve, and whether a second Ctrl-C ended them.
+
+    Between two chunks all but the state of the solver and its steps is on the host.
+    """
+    start_time, first, curve = time.monotonic(), position, list[Curve]()
+    try:
+        for chunk in chunks:
+            plan.check(chunk)
+            steps = (int(position.n_pending) + len(chunk.batch.y)) // plan.batch
+            if int(position.step) + steps > MOST_STEPS:
+                warnings.warn(_FULL, RuntimeWarning, stacklevel=caller_stacklevel())
+                break
+            result = _read(plan, position, chunk, steps)
+            with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
+                position = result[0]
+                curve += result[1]
+                if saver.path is not None:
+                    saver.save(_on_devices(plan, position))
+            if bar:
+                speed = (int(position.step) - int(first.step)) / (time.monotonic() - start_time)
+                text = f"loss {float(curve[-1].loss):.3g}, {speed:.3g} steps/s"
+                bar.show(int(position.chunks - first.chunks), text)
+    except KeyboardInterrupt:
+        return position, curve, True  # the result of the last complete chunk is kept
+    return position, curve, False
+
+
+_FULL = (
+    f"the next chunk would lead past step {MOST_STEPS}, the last that is counted: the stream ends "
+    "here; begin a new one with the chunks that are left"
+)
+
+
+def _read(
+    plan: StreamPlan, position: StreamState, chunk: HostChunk, steps: int
+) -> tuple[StreamState, list[Curve]]:
+    """The state after a chunk, which fills so many steps, and a row of the curve for each call."""
+    b, size, waiting = plan.batch, plan.size, int(position.n_pending)
+    rows = jax.tree.map(lambda a, like: np.asarray(a, like.dtype), chunk.batch, plan.like)
+    used, calls = steps * b, max(1, -(-steps // size))
+    unused = _slice(position.pending, b - waiting, b if steps else b - waiting)
+    new = _slice(rows, 0, max(used - waiting, 0))
+    filled = _concatenate(unused, new, no_rows(plan.like, calls * size * b - used))
+    state, step, table = position.solver, position.step, []
+    for start in range(0, calls * size, size):
+        part = plan.place(_slice(filled, start * b, (start + size) * b))
+        inputs = plan.solver, plan.probe, part, state, step, np.int32(min(size, steps - start))
+        state, row = run_batches(*inputs, batch=b, devices=plan.devices)
+        step = row.step
+        table.append(row)
+    jax.block_until_ready(state)
+    last = jax.tree.map(lambda a, new: np.concatenate([a, new[-b:]])[-b:], position.pending, rows)
+    left = waiting + len(rows.y) - used
+    index = np.where(np.arange(b) >= b - left, last.index, -1).astype(np.int32)
+    position = position._replace(
+        solver=state,
+        pending=last._replace(index=index),
+        n_pending=np.int32(left),
+        step=step,
+        seen=np.int32((int(position.seen) + chunk.n_read) % plan.modulus),
+        chunks=np.int32(position.chunks + chunk.chunks),
+    )
+    return position, table
+
+
+def no_rows(like: Batch, n: int) -> Batch:
+    """n rows of weight 0 that no step learns from."""
+    zeros = jax.tree.map(lambda a: np.zeros((n, *a.shape[1:]), a.dtype), like)
+    # 1 is a valid target of each kind
+    return zeros._replace(y=np.ones_like(zeros.y), index=np.full(n, -1, np.int32))
+
+
+def _slice(rows: Batch, start: int, end: int) -> Batch:
+    return jax.tree.map(lambda a: a[start:end], rows)
+
+
+def _concatenate(*parts: Batch) -> Batch:
+    """The rows of several batches; without a copy if only one has any."""
+    parts = tuple(part for part in parts if len(part.y)) or parts[:1]
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *a: np.concatenate(a), *parts)
+
+
+def _on_devices(plan: StreamPlan, position: StreamState) -> StreamState:
+    """The state to save or return, with the names that chunks have told."""
+    origin = with_state(with_names(plan.origin, plan.names.classes), position.solver)
+    return jax.device_put(position._replace(pending=plan.place(position.pending), origin=origin))
 
 
 def _fit(
-    solver: Any, state: Any, rows: list, first_step: int, known: Any, interrupted: bool
+    solver: Any, state: StreamState, rows: list, first_step: int, known: Any, interrupted: bool
 ) -> Fit:
     """The `Fit` of a stream, whose curve has these rows.
 
@@ -498,8 +557,8 @@ def _fit(
     curve = rows_of_curve(rows, Curve(*types))
     step, losses = np.asarray(curve.step), np.asarray(curve.loss)
     # rows of the curve with at least one step
-    rows_with_steps = np.flatnonzero(step > np.concatenate([[first_step], step[:-1]]))
-    loss = losses[rows_with_steps[-1]] if rows_with_steps.size else np.zeros((), losses.dtype)
+    with_steps = losses[step > np.concatenate([[first_step], step[:-1]])]
+    loss = with_steps[-1] if with_steps.size else np.zeros((), losses.dtype)
     model, finite = conclude(solver, state.solver, None, state.pending, loss)
     cause = jnp.asarray(np.int32(INTERRUPTED if interrupted else STEPS))
     tol = jnp.asarray(jnp.nan, state.pending.y.dtype)
@@ -507,95 +566,89 @@ def _fit(
     return Fit(model, state, curve, tol, finite, cause, classes)
 
 
-_FULL = (
-    f"the next chunk would lead past step {MOST_STEPS}, the last that is counted: the stream ends "
-    "here; begin a new one with the chunks that are left"
-)
+# The compiled programs
 
 
-def _empty_stream(
-    solver: Any, state: StreamState | None, rows: int | None
-) -> tuple[Any, StreamState, int]:
-    """The solver as an argument of a compiled function, the state, and its number of steps.
+@functools.partial(jax.jit, static_argnames=("batch", "devices"))
+def run_batches(
+    solver: Any,
+    probe: Any,
+    rows: Batch,
+    state: State,
+    step: Array,
+    count: Array,
+    *,
+    batch: int,
+    devices: int,
+) -> tuple[State, Curve]:
+    """The updates on the first `count` batches of a chunk: the next state, a row of the curve.
 
-    Raises:
-        ValueError: there is no state, or it is that of another solver.
+    The features of all rows are computed first, if they take at most `FEATURES` bytes.
+
+    Args:
+        solver: as an argument of a compiled function, as is `probe`.
+        probe: or None.
+        rows: of whole batches, as of `StreamPlan.place`.
+        state: of the solver.
+        step: () int32, updates before the chunk.
+        count: () int32.
+        batch: rows of an update; structure.
+        devices: parts of a batch, each on its device; structure.
     """
-    if state is None:
-        raise ValueError("there is no chunk with rows: the stream is empty")
-    solver = as_argument(solver, state.pending.y.dtype)
-    first = no_rows(jax.tree.map(_no_rows_of, state.pending), 1)
-    per_row = bool(_per_row_leaves(solver, first))
-    check_origin(solver, state, origin_of(solver, None, None), lambda fields: per_row)
-    if rows is not None or not per_row:
-        expected = init_stream.eval_shape(solver, jax.random.key(0), first, rows=rows)
-        check_like(state, state._replace(solver=expected.solver), ("solver",))
-    return solver, state, int(state.step)
+    fields, probe, share = fields_of(solver), unwrap_static(probe), batch // devices
+    # traced once; what the solver computes of its numbers is rounded as within an update
+    update = jax.jit(lambda state, rows: unwrap_static(solver).update(state, rows))
+    features = jax.tree.leaves(jax.eval_shape(fields.prepare, rows).x)
+    if sum(a.size * a.dtype.itemsize for a in features) <= FEATURES:
+        rows = fields.prepare(rows)
+
+    def cut(a: Array, k: Any) -> Array:
+        part = lax.dynamic_slice_in_dim(split_rows(a, devices), k * share, share, axis=1)
+        return part.reshape(batch, *a.shape[1:])
+
+    def batch_at(k: Any) -> Batch:
+        if isinstance(rows.x, SparseRows) and devices == 1:
+            index = k * batch + jnp.arange(batch, dtype=jnp.int32)  # by reference
+            sliced = jax.tree.map(lambda a: cut(a, k), rows._replace(x=rows.y))
+            return sliced._replace(x=dataclasses.replace(rows.x, rows=index))
+        return jax.tree.map(lambda a: cut(a, k), rows)
+
+    def body(k: Any, carry: tuple) -> tuple:
+        state, info = update(carry[0], batch_at(k))
+        return state, add_info(carry[1], info)
+
+    _, info = jax.eval_shape(update, state, jax.eval_shape(batch_at, 0))
+    state, sums = lax.fori_loop(0, count, body, (state, empty_sums(info)))
+    value = None
+    if probe is not None:
+        with calling("probe", probe, "of the model to arrays of numbers"):
+            value = jax.tree.map(jnp.asarray, probe(fields.model(state, None)))
+    row = curve_row(sums, step, count, value)
+    return _on_each_device(state) if devices > 1 else state, row
 
 
-def _per_row_leaves(solver: Any, first: Batch) -> list[int]:
-    """The places of the leaves of the state whose shapes depend on the number of rows."""
-    states = [
-        init_stream.eval_shape(solver, jax.random.key(0), first, rows=n).solver
-        for n in (first.y.shape[0], first.y.shape[0] + 2**16)
-    ]
-    leaf_pairs = zip(*map(jax.tree.leaves, states), strict=True)
-    return [place for place, (short, long) in enumerate(leaf_pairs) if short.shape != long.shape]
+def _on_each_device(tree: Any) -> Any:
+    """All arrays whole on each device: the compiler would be free to divide them."""
+    return lax.with_sharding_constraint(tree, PartitionSpec())
 
 
-def _check_rows(solver: Any, first: Batch, rows: int | None) -> bool:
-    """Whether the state has an entry for each row, in which case `rows` must be given."""
-    per_row_leaves = _per_row_leaves(solver, first)
-    if not per_row_leaves:
-        return False
-    if rows is None:
-        raise ValueError(
-            "this solver has a state for each row: say how many rows there are in all, rows="
-        )
-    if rows < first.y.shape[0]:
-        raise ValueError(
-            f"rows={rows}, but the first chunk alone has {first.y.shape[0]}: give "
-            "the number of all rows"
-        )
-
-    def init_per_row(values):
-        state = unwrap_static(solver).init(
-            jax.random.key(0), first._replace(x=values[0], y=values[1])
-        )
-        return [jax.tree.leaves(state)[place] for place in per_row_leaves]
-
-    if any(depends_on(init_per_row, (first.x, first.y))):
-        raise ValueError(
-            "this solver begins with something of each row (one_vs_one of a dual method: which "
-            "pairs a row counts for), which a stream cannot know beforehand: use fit, or "
-            "one_vs_rest"
-        )
-    return True
-
-
-@functools.partial(jax.jit, static_argnames=("rows", "devices"))
+@functools.partial(jax.jit, static_argnames=("rows", "on_mesh"))
 def init_stream(
-    solver: Any, key: Array, first: Batch, *, rows: int | None, devices: int = 1
-) -> RunState:
-    """The run before its first row.
+    solver: Any, key: Array, first: Batch, *, rows: int | None, on_mesh: bool = False
+) -> State:
+    """The state before the first row.
 
     With `rows`, `solver.init` reads rows of zeros behind the first chunk.
     """
-    n_missing = 0 if rows is None else rows - first.y.shape[0]
+    n = max(first.y.shape[0], rows or 0)
 
-    def extend(a, fill):
-        return (
-            a
-            if n_missing <= 0
-            else jnp.concatenate([a, jnp.full((n_missing, *a.shape[1:]), fill, a.dtype)])
-        )
+    def extend(a: Any, fill: int = 0) -> Array:
+        widths = [(0, n - a.shape[0]), *[(0, 0)] * (a.ndim - 1)]
+        return jnp.pad(a, widths, constant_values=fill)
 
-    data = jax.tree.map(lambda a: extend(jnp.asarray(a), 0), first)
-    data = data._replace(
-        y=extend(jnp.asarray(first.y), 1),
-        weight=extend(jnp.asarray(first.weight), 1),
-        index=jnp.arange(data.y.shape[0], dtype=jnp.int32),
+    index = jnp.arange(n, dtype=jnp.int32)
+    data = jax.tree.map(extend, first)._replace(
+        y=extend(first.y, 1), weight=extend(first.weight, 1), index=index
     )
     state = unwrap_static(solver).init(jax.random.split(key)[0], data)
-    step, done = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-    return RunState(on_each_device(state, devices), (), step, done)
+    return _on_each_device(state) if on_mesh else state
