@@ -19,8 +19,8 @@ class HostChunk(NamedTuple):
     """Rows of a stream, and what was read for them."""
 
     batch: Batch  # of NumPy arrays
-    n_read: int  # rows read: its own, those of weight 0, and those of the chunks before it
-    chunks: int  # chunks read: itself and those before it that had no rows
+    seen: int  # rows read up to its end, modulo that of `host_chunks`
+    chunks: int  # chunks read up to its end
     complete: bool  # it had no rows of weight 0
 
 
@@ -50,7 +50,7 @@ class FirstNames:
 
 
 def host_chunks(
-    chunks: Iterable, task: str, seen: int, modulus: int, double: bool, names: FirstNames
+    chunks: Iterable, task: str, seen: int, read: int, modulus: int, double: bool, names: FirstNames
 ) -> Iterator[HostChunk]:
     """The checked chunks of a stream; rows of weight 0 are numbered, then left out.
 
@@ -58,11 +58,12 @@ def host_chunks(
         chunks: batches or tuples (x, y), (x, y, weight).
         task: required targets, as of `stream`.
         seen: rows read before the first chunk.
+        read: chunks read before the first one.
         modulus: rows are numbered modulo this.
         double: keep float64.
         names: of the first chunk.
     """
-    chunks_read, n_read, is_checked, number = 0, 0, False, -1
+    is_checked, number = False, -1
     for chunk in chunks:  # `enumerate` would hold it while the next one is fetched
         number += 1
         name = f"chunk {number}"
@@ -71,7 +72,6 @@ def host_chunks(
         is_checked = is_checked or len(y) > 1
         index = ((seen + np.arange(len(y), dtype=np.int64)) % modulus).astype(np.int32)
         seen = (seen + len(y)) % modulus
-        chunks_read, n_read = chunks_read + 1, n_read + len(y)
         arrays: Any = x, y, index, weight
         batch = (Lifted if isinstance(chunk, Lifted) else Batch)(*arrays)
         del chunk  # `batch` holds copies
@@ -80,8 +80,7 @@ def host_chunks(
             batch = jax.tree.map(lambda a: a[live], batch)  # noqa: B023
         if len(batch.y):
             _check(batch, name, task)
-            yield HostChunk(batch, n_read, chunks_read, bool(live.all()))
-            chunks_read, n_read = 0, 0
+            yield HostChunk(batch, seen, read + number + 1, bool(live.all()))
 
 
 def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
 """`stream`: a solver run on chunks of rows, each read once, of which at most two are in memory.
 
-stream -> _plan -> _begin | _resume -> _on_host -> _read -> run_batches (compiled)
+stream -> _plan -> _start -> _on_host -> _read -> run_batches (compiled)
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import itertools
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, NamedTuple
@@ -53,6 +52,7 @@ from .checks import (
     check_probe,
     check_solver,
     check_targets,
+    has_row_entries,
     whole_number,
 )
 from .chunks import FirstNames, HostChunk, host_chunks
@@ -87,8 +87,7 @@ class StreamState(NamedTuple):
             check_field("origin", self.origin, "whole", (8,), least=0)
         if not isinstance(self.pending, Batch):
             raise ValueError(f"pending must be a batch, got {type(self.pending).__name__}")
-        check_field("n_pending", self.n_pending, "whole", (), least=0, most=self.pending.y.shape[0])
-        for name in ("step", "seen", "chunks"):
+        for name in ("n_pending", "step", "seen", "chunks"):
             check_field(name, getattr(self, name), "whole", (), least=0)
         check_field("done", self.done, "truth", ())
 
@@ -183,37 +182,35 @@ def stream(
     task = _check_arguments(solver, chunks, key, state, task, probe)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
     rows = None if rows is None else whole_number("rows", rows, 1)
-    options: dict = {"mesh": _check_mesh(mesh), "batch_size": batch_size, "rows": rows}
-    saver, names = Saver(save), FirstNames()
-    seen, length = 0 if state is None else int(state.seen), None
-    if isinstance(chunks, Sized):
-        length = len(chunks)
-    checked = host_chunks(chunks, task, seen, rows or 2**31, x64_enabled(), names)
+    mesh, saver, names = _check_mesh(mesh), Saver(save), FirstNames()
+    read = (0, 0) if state is None else (int(state.seen), int(state.chunks))
+    checked = host_chunks(chunks, task, *read, rows or 2**31, x64_enabled(), names)
+    length = len(chunks) if isinstance(chunks, Sized) else None
     with (
         contextlib.closing(Bar(length, "chunks")) if progress else contextlib.nullcontext() as bar,
-        jax.set_mesh(options["mesh"]) if mesh is not None else contextlib.nullcontext(),
+        contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh),
         DeferredInterrupt() as interrupt,
-        contextlib.closing(read_ahead(checked, interrupt)) as fetched,
+        contextlib.closing(read_ahead(checked, interrupt)) as parts,
     ):
-        first: HostChunk | None = next(fetched, None)
+        chunk: HostChunk | None = next(parts, None)
         if state is None and interrupt.requested:
             raise KeyboardInterrupt("the stream was interrupted before its first chunk")
-        if first is None and state is None:
+        if state is None and chunk is None:
             raise ValueError("there is no chunk with rows: the stream is empty")
+        first: Any = no_rows(state.pending, 1) if chunk is None else chunk.batch  # type: ignore[union-attr]
         if isinstance(probe, Probe) and names.classes is not None:
             probe = probe.matched(names.classes)
-        like = state.pending if first is None else first.batch
-        plan = _plan(solver, probe, like, names, state=state, **options)
-        start = _begin(plan, key, like) if state is None else _resume(plan, state)
+        plan = _plan(solver, probe, first, names, state, mesh, batch_size, rows)
+        start = _start(plan, key, state, first)
         saver.check(start)
-        left = fetched if first is None else itertools.chain([first], fetched)
-        del first, like  # each chunk can go once it was read
+        left = itertools.chain([] if chunk is None else [chunk], parts)
+        del chunk, first  # each chunk can go once it was read
         end, curve, ended = _on_host(plan, start, left, saver, bar)
-        end = _on_devices(plan, end) if end is not start else state
+        end = state if state is not None and end is start else _on_devices(plan, end)
         interrupted = ended or interrupt.requested
         # a second Ctrl-C does not lose the run
         with DeferredInterrupt() if interrupted else contextlib.nullcontext():
-            run = _fit(plan.solver, end, curve, int(start.step), names.classes, interrupted)
+            run = _fit(plan, end, curve, int(start.step), interrupted)
             raises = interrupted or interrupt.requested
             return saver.finish(run, raises=raises and on_interrupt == "raise")
 
@@ -262,10 +259,8 @@ def _check_arguments(
         )
     check_solver(solver)
     check_probe(probe)
-    if task is None:
-        task = {"labels": "binary", "real": "regression", None: "binary"}.get(
-            solver.targets, "multiclass"
-        )
+    tasks = {"labels": "binary", "real": "regression", None: "binary"}
+    task = tasks.get(solver.targets, "multiclass") if task is None else task
     check_choice("task", task, ("binary", "multiclass", "regression"))
     if solver.needs_all_rows:
         raise ValueError(
@@ -280,159 +275,92 @@ class StreamPlan(NamedTuple):
 
     solver: Any  # as an argument of a compiled function
     probe: Any
-    origin: np.ndarray  # of the solver, and the names of the first chunk
     names: FirstNames  # as far as chunks have told
     mesh: Mesh | None  # None: one device
+    parts: int  # devices, each of which has its part of a batch
     batch: int  # rows of a step
     size: int  # steps of one call of the program
     like: Batch  # a row of weight 0, of the types and columns of all
-    rows: int | None  # as of `stream`; None where the state has no entry for each row
-    modulus: int  # rows are numbered modulo this
-
-    @property
-    def devices(self) -> int:
-        """How many take part in a step."""
-        return 1 if self.mesh is None else self.mesh.size
+    rows: int | None  # entries of the state, one for each row; None: it has none
 
     def place(self, rows: Batch) -> Batch:
         """Rows of whole batches on the devices: part j of each batch on device j."""
         if self.mesh is None:
             return rows
+        front = -1, self.parts, self.batch // self.parts
+        by_part = lambda a: a.reshape(*front, *a.shape[1:]).swapaxes(0, 1).reshape(a.shape)
         sharding = NamedSharding(self.mesh, PartitionSpec(ROWS))
-
-        def lay(a: np.ndarray) -> Array:
-            by_step = a.reshape(-1, self.devices, self.batch // self.devices, *a.shape[1:])
-            return jax.device_put(np.swapaxes(by_step, 0, 1).reshape(a.shape), sharding)
-
-        return jax.tree.map(lay, rows)
-
-    def check(self, chunk: HostChunk) -> None:
-        """Raise a ValueError for a chunk of other columns, or that the solver does not take."""
-        columns, others = _columns_of(chunk.batch), _columns_of(self.like)
-        if columns != others:
-            raise ValueError(
-                f"chunks must have the same columns: one has {columns}, those before it {others}"
-            )
-        check_targets(unwrap_static(self.solver), chunk.batch)
-        if self.rows is not None and not (chunk.complete and (chunk.batch.weight == 1).all()):
-            raise ValueError(
-                "this solver has a bound for each row, which a stream cannot know "
-                "beforehand: use weights of 1, or fit"
-            )
-
-
-def _columns_of(batch: Batch) -> str:
-    """The kind and the columns of rows, in words."""
-    width = f", {batch.x.index.shape[1]} a row" if isinstance(batch.x, SparseRows) else ""
-    kind = f"{type(batch).__name__} of {type(batch.x).__name__}"
-    return f"{batch.x.shape[1]} columns ({kind}{width})"
+        return jax.device_put(jax.tree.map(by_part, rows), sharding)
 
 
 def _plan(
-    solver: Any,
-    probe: Any,
-    first: Batch,
-    names: FirstNames,
-    *,
-    mesh: Mesh | None,
-    batch_size: int | None,
-    rows: int | None,
-    state: StreamState | None,
+    solver: Any, probe: Any, first: Any, names: Any, state: Any, mesh: Any, batch: Any, rows: Any
 ) -> StreamPlan:
-    """How a stream of chunks like the first is read; the options are those of `stream`."""
-    k, n = 1 if mesh is None else mesh.size, len(first.y)
-    if state is None:
-        batch = -(-(solver.sampler or uniform(1)).rows(n) // k) * k
+    """How a stream of chunks like the first is read; `batch` is `batch_size` of `stream`."""
+    parts, n = 1 if mesh is None else mesh.size, len(first.y)
+    if batch is not None:
+        batch = whole_number("batch_size", batch, 1)
+    elif state is not None:
+        batch = len(state.pending.y)
     else:
-        batch = state.pending.y.shape[0]
-    batch = batch if batch_size is None else whole_number("batch_size", batch_size, 1)
-    if batch % k:
+        batch = -(-(solver.sampler or uniform(1)).rows(n) // parts) * parts
+    if batch % parts:
         raise ValueError(
-            f'batches must be a multiple of the {k} devices on the axis "{ROWS}", got batches of '
-            f"{batch} rows: give another batch_size; or, to go on from a state, fewer devices"
+            f'batches must be a multiple of the {parts} devices on the axis "{ROWS}", got batches '
+            f"of {batch} rows: give another batch_size; or, to go on from a state, fewer devices"
         )
-    dtype, like = accum_dtype(first.x), no_rows(first, 1)
-    solver, probe = as_argument(solver, dtype), as_argument(probe, dtype)
-    origin = np.asarray(origin_of(solver, None, names.classes))
-    per_row = _check_rows(solver, like, n, rows, mesh)
-    own_rows, modulus = rows if per_row else None, rows or 2**31
-    size = max(1, -(-n // batch))
-    return StreamPlan(solver, probe, origin, names, mesh, batch, size, like, own_rows, modulus)
-
-
-def _check_rows(solver: Any, like: Batch, n: int, rows: int | None, mesh: Mesh | None) -> bool:
-    """Whether the state has an entry for each row, in which case `rows` must be given.
-
-    Args:
-        solver: as an argument of a compiled function.
-        like: a row.
-        n: rows of the first chunk.
-        rows: as of `stream`, as is `mesh`.
-        mesh: or None.
-    """
-    few, many = (
-        jax.tree.leaves(init_stream.eval_shape(solver, jax.random.key(0), like, rows=count))
-        for count in (1, 2**16)
-    )
-    places = [i for i, (a, b) in enumerate(zip(few, many, strict=True)) if a.shape != b.shape]
-    if not places:
-        return False
-    if mesh is not None:
+    like, dtype = no_rows(first, 1), accum_dtype(first.x)
+    per_row = has_row_entries(solver, like)
+    if per_row and mesh is not None:
         raise ValueError(
             "this solver has a state for each row, and a stream on a mesh keeps none: take one "
             "such as pegasos or asset, or leave mesh out and give rows="
         )
-    if rows is None:
+    if per_row and rows is None:
         raise ValueError(
             "this solver has a state for each row: say how many rows there are in all, rows="
         )
-    if rows < n:
+    if per_row and rows < n:
         raise ValueError(
             f"rows={rows}, but the first chunk alone has {n}: give the number of all rows"
         )
-
-    def init_per_row(values: Any) -> list:
-        rows = like._replace(x=values[0], y=values[1])
-        state = unwrap_static(solver).init(jax.random.key(0), rows)
-        return [jax.tree.leaves(state)[place] for place in places]
-
-    if any(depends_on(init_per_row, (like.x, like.y))):
+    init = lambda part: solver.init(jax.random.key(0), like._replace(x=part[0], y=part[1]))
+    if per_row and any(depends_on(init, (like.x, like.y))):
         raise ValueError(
             "this solver begins with something of each row (one_vs_one of a dual method: which "
             "pairs a row counts for), which a stream cannot know beforehand: use fit, or "
             "one_vs_rest"
         )
-    return True
+    program = as_argument(solver, dtype), as_argument(probe, dtype)
+    size = max(1, -(-n // batch))
+    rows = rows if per_row else None
+    return StreamPlan(*program, names, mesh, parts, batch, size, like, rows)
 
 
-def _begin(plan: StreamPlan, key: Any, first: Batch) -> StreamState:
-    """The stream before its first row, which reads the first chunk."""
-    data = first if plan.mesh is None else shard(first, plan.mesh)
-    state = init_stream(plan.solver, key, data, rows=plan.rows, on_mesh=plan.mesh is not None)
-    pending, zero, step = no_rows(plan.like, plan.batch), np.int32(0), jnp.zeros((), jnp.int32)
-    return StreamState(state, pending, zero, step, zero, zero, np.bool_(False), plan.origin)
-
-
-def _resume(plan: StreamPlan, state: StreamState) -> StreamState:
-    """`state`, checked and copied."""
-    like = init_stream.eval_shape(plan.solver, jax.random.key(0), plan.like, rows=plan.rows)
+def _start(plan: StreamPlan, key: Any, state: StreamState | None, first: Batch) -> StreamState:
+    """The stream before its first row; or `state`, checked and copied."""
+    origin = np.asarray(origin_of(plan.solver, None, plan.names.classes))
     pending = no_rows(plan.like, plan.batch)
+    if state is None:
+        data = first if plan.mesh is None else shard(first, plan.mesh)
+        begun = init_stream(plan.solver, key, data, rows=plan.rows, parts=plan.parts)
+        step, zero = jnp.zeros((), jnp.int32), np.int32(0)
+        return StreamState(begun, pending, zero, step, zero, zero, np.bool_(False), origin)
+    like = init_stream.eval_shape(plan.solver, jax.random.key(0), plan.like, rows=plan.rows)
     check_like(state, state._replace(solver=like, pending=pending), ("solver", "pending"))
-    per_row = lambda fields: plan.rows is not None
-    moved: Any = check_origin(plan.solver, state, plan.origin, per_row), state.step
-    if plan.mesh is not None:
-        moved = jax.device_put(moved, NamedSharding(plan.mesh, PartitionSpec()))
-    elif len(jnp.asarray(state.step).sharding.device_set) > 1:
-        moved = jax.device_put(moved, jax.local_devices()[0])
+    solver_state = check_origin(plan.solver, state, origin, lambda fields: plan.rows is not None)
+    home: Any = None if plan.mesh is None else NamedSharding(plan.mesh, PartitionSpec())
+    if plan.mesh is None and len(jnp.asarray(state.step).sharding.device_set) > 1:
+        home = jax.local_devices()[0]
+    solver_state, step = jax.device_put((solver_state, state.step), home)
     pending = jax.tree.map(np.asarray, state.pending)
-    count = int(np.sum(pending.index >= 0))
-    if count != int(state.n_pending):
+    count, n_pending = int(np.sum(pending.index >= 0)), int(state.n_pending)
+    if count != n_pending:
         raise ValueError(
-            f"state holds {count} rows that wait for a batch, and n_pending is "
-            f"{int(state.n_pending)}: it was changed after its run, go on from it as it was"
+            f"state holds {count} rows that wait for a batch, and n_pending is {n_pending}: it "
+            "was changed after its run, go on from it as it was"
         )
-    counts = {name: np.int32(getattr(state, name)) for name in ("n_pending", "seen", "chunks")}
-    return state._replace(solver=moved[0], step=moved[1], pending=pending, **counts)
+    return StreamState(solver_state, pending, state.n_pending, step, *state[4:7], origin)
 
 
 def read_ahead(chunks: Iterator, interrupt: DeferredInterrupt) -> Iterator:
@@ -454,72 +382,78 @@ def read_ahead(chunks: Iterator, interrupt: DeferredInterrupt) -> Iterator:
         executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _on_host(
-    plan: StreamPlan, position: StreamState, chunks: Iterable, saver: Saver, bar: Bar | None
-) -> tuple[StreamState, list[Curve], bool]:
+def _on_host(plan: StreamPlan, state: Any, chunks: Iterable, saver: Saver, bar: Any) -> tuple:
     """The state after all chunks, rows of the curve, and whether a second Ctrl-C ended them.
 
     Between two chunks all but the state of the solver and its steps is on the host.
     """
-    start_time, first, curve = time.monotonic(), position, list[Curve]()
+    before, curve = int(state.chunks), list[Curve]()
     try:
         for chunk in chunks:
-            plan.check(chunk)
-            steps = (int(position.n_pending) + len(chunk.batch.y)) // plan.batch
-            if int(position.step) + steps > MOST_STEPS:
-                warnings.warn(_FULL, RuntimeWarning, stacklevel=caller_stacklevel())
+            _check_chunk(plan, chunk)
+            steps = (int(state.n_pending) + len(chunk.batch.y)) // plan.batch
+            if int(state.step) + steps > MOST_STEPS:
+                full = (
+                    f"the next chunk passes step {MOST_STEPS}, the last: begin a new stream with it"
+                )
+                warnings.warn(full, RuntimeWarning, stacklevel=caller_stacklevel())
                 break
-            result = _read(plan, position, chunk, steps)
+            result = _read(plan, state, chunk, steps)
             with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
-                position = result[0]
+                state = result[0]
                 curve += result[1]
                 if saver.path is not None:
-                    saver.save(_on_devices(plan, position))
+                    saver.save(_on_devices(plan, state))
             if bar:
-                speed = (int(position.step) - int(first.step)) / (time.monotonic() - start_time)
-                text = f"loss {float(curve[-1].loss):.3g}, {speed:.3g} steps/s"
-                bar.show(int(position.chunks - first.chunks), text)
+                bar.show(int(state.chunks) - before, f"loss {float(curve[-1].loss):.3g}")
     except KeyboardInterrupt:
-        return position, curve, True  # the result of the last complete chunk is kept
-    return position, curve, False
+        return state, curve, True  # the result of the last complete chunk is kept
+    return state, curve, False
 
 
-_FULL = (
-    f"the next chunk would lead past step {MOST_STEPS}, the last that is counted: the stream ends "
-    "here; begin a new one with the chunks that are left"
-)
+def _check_chunk(plan: StreamPlan, chunk: HostChunk) -> None:
+    """Raise a ValueError for a chunk of other columns, or that the solver does not take."""
+    columns, others = (
+        f"{rows.x.shape[1]} columns ({type(rows).__name__} of {type(rows.x).__name__}"
+        + (f", {rows.x.index.shape[1]} a row)" if isinstance(rows.x, SparseRows) else ")")
+        for rows in (chunk.batch, plan.like)
+    )
+    if columns != others:
+        raise ValueError(
+            f"chunks must have the same columns: one has {columns}, those before it {others}"
+        )
+    check_targets(unwrap_static(plan.solver), chunk.batch)
+    if plan.rows is not None and not (chunk.complete and (chunk.batch.weight == 1).all()):
+        raise ValueError(
+            "this solver has a bound for each row, which a stream cannot know beforehand: use "
+            "weights of 1, or fit"
+        )
 
 
-def _read(
-    plan: StreamPlan, position: StreamState, chunk: HostChunk, steps: int
-) -> tuple[StreamState, list[Curve]]:
+def _read(plan: StreamPlan, state: Any, chunk: HostChunk, steps: int) -> tuple[Any, list[Curve]]:
     """The state after a chunk, which fills so many steps, and a row of the curve for each call."""
-    b, size, waiting = plan.batch, plan.size, int(position.n_pending)
+    b, size, waiting, used = plan.batch, plan.size, int(state.n_pending), steps * plan.batch
     rows = jax.tree.map(lambda a, like: np.asarray(a, like.dtype), chunk.batch, plan.like)
-    used, calls = steps * b, max(1, -(-steps // size))
-    unused = _slice(position.pending, b - waiting, b if steps else b - waiting)
-    new = _slice(rows, 0, max(used - waiting, 0))
-    filled = _concatenate(unused, new, no_rows(plan.like, calls * size * b - used))
-    state, step, table = position.solver, position.step, []
-    for start in range(0, calls * size, size):
-        part = plan.place(_slice(filled, start * b, (start + size) * b))
-        inputs = plan.solver, plan.probe, part, state, step, np.int32(min(size, steps - start))
-        state, row = run_batches(*inputs, batch=b, devices=plan.devices)
+    cut = lambda rows, start, end: jax.tree.map(lambda a: a[start:end], rows)
+    filled = _concatenate(
+        cut(state.pending, b - waiting if steps else b, b),
+        cut(rows, 0, max(used - waiting, 0)),
+        no_rows(plan.like, -used % (size * b) if steps else size * b),
+    )
+    solver_state, step, curve = state.solver, state.step, []
+    for k in range(0, max(steps, 1), size):
+        part, count = plan.place(cut(filled, k * b, (k + size) * b)), np.int32(min(size, steps - k))
+        inputs = plan.solver, plan.probe, part, solver_state, step, count
+        solver_state, row = run_batches(*inputs, batch=b, parts=plan.parts)
         step = row.step
-        table.append(row)
-    jax.block_until_ready(state)
-    last = jax.tree.map(lambda a, new: np.concatenate([a, new[-b:]])[-b:], position.pending, rows)
+        curve.append(row)
+    jax.block_until_ready(solver_state)
+    last = jax.tree.map(lambda a, new: np.concatenate([a, new[-b:]])[-b:], state.pending, rows)
     left = waiting + len(rows.y) - used
     index = np.where(np.arange(b) >= b - left, last.index, -1).astype(np.int32)
-    position = position._replace(
-        solver=state,
-        pending=last._replace(index=index),
-        n_pending=np.int32(left),
-        step=step,
-        seen=np.int32((int(position.seen) + chunk.n_read) % plan.modulus),
-        chunks=np.int32(position.chunks + chunk.chunks),
-    )
-    return position, table
+    read = np.int32(chunk.seen), np.int32(chunk.chunks), np.bool_(False), state.origin
+    pending = last._replace(index=index)
+    return StreamState(solver_state, pending, np.int32(left), step, *read), curve
 
 
 def no_rows(like: Batch, n: int) -> Batch:
@@ -529,57 +463,35 @@ def no_rows(like: Batch, n: int) -> Batch:
     return zeros._replace(y=np.ones_like(zeros.y), index=np.full(n, -1, np.int32))
 
 
-def _slice(rows: Batch, start: int, end: int) -> Batch:
-    return jax.tree.map(lambda a: a[start:end], rows)
-
-
 def _concatenate(*parts: Batch) -> Batch:
     """The rows of several batches; without a copy if only one has any."""
     parts = tuple(part for part in parts if len(part.y)) or parts[:1]
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda *a: np.concatenate(a), *parts)
 
 
-def _on_devices(plan: StreamPlan, position: StreamState) -> StreamState:
+def _on_devices(plan: StreamPlan, state: Any) -> StreamState:
     """The state to save or return, with the names that chunks have told."""
-    origin = with_state(with_names(plan.origin, plan.names.classes), position.solver)
-    return jax.device_put(position._replace(pending=plan.place(position.pending), origin=origin))
+    origin = with_state(with_names(state.origin, plan.names.classes), state.solver)
+    return jax.device_put(state._replace(pending=plan.place(state.pending), origin=origin))
 
 
-def _fit(
-    solver: Any, state: StreamState, rows: list, first_step: int, known: Any, interrupted: bool
-) -> Fit:
-    """The `Fit` of a stream, whose curve has these rows.
-
-    `first_step` is the number of updates made before this call, `known` the names of the chunks.
-    """
+def _fit(plan: StreamPlan, state: Any, rows: list, before: int, interrupted: bool) -> Fit:
+    """The `Fit` of a stream, whose curve has these rows, after so many updates of earlier calls."""
     value, count = (jax.ShapeDtypeStruct((), a.dtype) for a in (state.pending.y, state.step))
     types: Any = count, value, value, count, value, None
     curve = rows_of_curve(rows, Curve(*types))
-    step, losses = np.asarray(curve.step), np.asarray(curve.loss)
-    # rows of the curve with at least one step
-    with_steps = losses[step > np.concatenate([[first_step], step[:-1]])]
-    loss = with_steps[-1] if with_steps.size else np.zeros((), losses.dtype)
-    model, finite = conclude(solver, state.solver, None, state.pending, loss)
+    has_steps = np.diff(np.asarray(curve.step), prepend=before) > 0
+    loss = np.asarray(curve.loss)[has_steps][-1:].sum()  # 0 without steps
+    model, finite = conclude(plan.solver, state.solver, None, state.pending, loss)
     cause = jnp.asarray(np.int32(INTERRUPTED if interrupted else STEPS))
-    tol = jnp.asarray(jnp.nan, state.pending.y.dtype)
-    classes = classes_of(fields_of(solver).targets, known)
+    tol = jnp.asarray(jnp.nan, value.dtype)
+    classes = classes_of(fields_of(plan.solver).targets, plan.names.classes)
     return Fit(model, state, curve, tol, finite, cause, classes)
 
 
-# The compiled programs
-
-
-@functools.partial(jax.jit, static_argnames=("batch", "devices"))
+@functools.partial(jax.jit, static_argnames=("batch", "parts"))
 def run_batches(
-    solver: Any,
-    probe: Any,
-    rows: Batch,
-    state: State,
-    step: Array,
-    count: Array,
-    *,
-    batch: int,
-    devices: int,
+    solver: Any, probe: Any, rows: Batch, state: Any, step: Any, count: Any, batch: int, parts: int
 ) -> tuple[State, Curve]:
     """The updates on the first `count` batches of a chunk: the next state, a row of the curve.
 
@@ -593,62 +505,50 @@ def run_batches(
         step: () int32, updates before the chunk.
         count: () int32.
         batch: rows of an update; structure.
-        devices: parts of a batch, each on its device; structure.
+        parts: of a batch, each on its device; structure.
     """
-    fields, probe, share = fields_of(solver), unwrap_static(probe), batch // devices
+    fields, share = fields_of(solver), batch // parts
     # traced once; what the solver computes of its numbers is rounded as within an update
     update = jax.jit(lambda state, rows: unwrap_static(solver).update(state, rows))
     features = jax.tree.leaves(jax.eval_shape(fields.prepare, rows).x)
     if sum(a.size * a.dtype.itemsize for a in features) <= FEATURES:
         rows = fields.prepare(rows)
 
-    def cut(a: Array, k: Any) -> Array:
-        part = lax.dynamic_slice_in_dim(split_rows(a, devices), k * share, share, axis=1)
-        return part.reshape(batch, *a.shape[1:])
-
     def batch_at(k: Any) -> Batch:
-        if isinstance(rows.x, SparseRows) and devices == 1:
-            index = k * batch + jnp.arange(batch, dtype=jnp.int32)  # by reference
-            sliced = jax.tree.map(lambda a: cut(a, k), rows._replace(x=rows.y))
-            return sliced._replace(x=dataclasses.replace(rows.x, rows=index))
-        return jax.tree.map(lambda a: cut(a, k), rows)
+        def cut(a: Array) -> Array:
+            part = lax.dynamic_slice_in_dim(split_rows(a, parts), k * share, share, axis=1)
+            return part.reshape(batch, *a.shape[1:])
+
+        if parts > 1 or not isinstance(rows.x, SparseRows):
+            return jax.tree.map(cut, rows)
+        index = k * batch + jnp.arange(batch, dtype=jnp.int32)  # by reference
+        x: Any = dataclasses.replace(rows.x, rows=index)
+        return jax.tree.map(cut, rows._replace(x=rows.y))._replace(x=x)
 
     def body(k: Any, carry: tuple) -> tuple:
         state, info = update(carry[0], batch_at(k))
         return state, add_info(carry[1], info)
 
-    _, info = jax.eval_shape(update, state, jax.eval_shape(batch_at, 0))
+    info = jax.eval_shape(update, state, jax.eval_shape(batch_at, 0))[1]
     state, sums = lax.fori_loop(0, count, body, (state, empty_sums(info)))
     value = None
     if probe is not None:
         with calling("probe", probe, "of the model to arrays of numbers"):
-            value = jax.tree.map(jnp.asarray, probe(fields.model(state, None)))
-    row = curve_row(sums, step, count, value)
-    return _on_each_device(state) if devices > 1 else state, row
+            value = jax.tree.map(jnp.asarray, unwrap_static(probe)(fields.model(state, None)))
+    return _on_each_device(state, parts), curve_row(sums, step, count, value)
 
 
-def _on_each_device(tree: Any) -> Any:
+@functools.partial(jax.jit, static_argnames=("rows", "parts"))
+def init_stream(solver: Any, key: Any, first: Batch, *, rows: int | None, parts: int = 1) -> State:
+    """The state before the first row, by the first chunk; or by `rows` rows of zeros."""
+    if rows is not None:
+        zeros = jax.tree.map(lambda a: jnp.zeros((rows, *a.shape[1:]), a.dtype), first)
+        first = zeros._replace(y=zeros.y + 1, weight=zeros.weight + 1)
+    first = first._replace(index=jnp.arange(first.y.shape[0], dtype=jnp.int32))
+    state = unwrap_static(solver).init(jax.random.split(key)[0], first)
+    return _on_each_device(state, parts)
+
+
+def _on_each_device(tree: Any, parts: int) -> Any:
     """All arrays whole on each device: the compiler would be free to divide them."""
-    return lax.with_sharding_constraint(tree, PartitionSpec())
-
-
-@functools.partial(jax.jit, static_argnames=("rows", "on_mesh"))
-def init_stream(
-    solver: Any, key: Array, first: Batch, *, rows: int | None, on_mesh: bool = False
-) -> State:
-    """The state before the first row.
-
-    With `rows`, `solver.init` reads rows of zeros behind the first chunk.
-    """
-    n = max(first.y.shape[0], rows or 0)
-
-    def extend(a: Any, fill: int = 0) -> Array:
-        widths = [(0, n - a.shape[0]), *[(0, 0)] * (a.ndim - 1)]
-        return jnp.pad(a, widths, constant_values=fill)
-
-    index = jnp.arange(n, dtype=jnp.int32)
-    data = jax.tree.map(extend, first)._replace(
-        y=extend(first.y, 1), weight=extend(first.weight, 1), index=index
-    )
-    state = unwrap_static(solver).init(jax.random.split(key)[0], data)
-    return _on_each_device(state) if on_mesh else state
+    return tree if parts == 1 else lax.with_sharding_constraint(tree, PartitionSpec())
