@@ -1,11 +1,7 @@
-"""The host side of a stream.
-
-Chunks are checked and counted in a thread; Ctrl-C is deferred to the end of a chunk.
-"""
+"""The host side of a stream: chunks are checked and counted, in a thread of `streaming`."""
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -14,7 +10,6 @@ import jax
 import numpy as np
 
 from ..data.from_arrays import check_digits, check_target_digits, numbers
-from ..files import DeferredInterrupt
 from ..models import Classes
 from ..models.frames import by_name, column_names, is_frame
 from ..types import Batch, Lifted, SparseRows
@@ -24,9 +19,8 @@ class HostChunk(NamedTuple):
     """Rows of a stream, and what was read for them."""
 
     batch: Batch  # of NumPy arrays
-    first: int  # the number of its first row
-    n_read: int  # rows read: its own, those of weight 0, and those of the chunks before it
-    chunks: int  # chunks read: itself and those before it that had no rows
+    seen: int  # rows read up to its end, modulo that of `host_chunks`
+    chunks: int  # chunks read up to its end
     complete: bool  # it had no rows of weight 0
 
 
@@ -56,13 +50,7 @@ class FirstNames:
 
 
 def host_chunks(
-    chunks: Iterable,
-    task: str,
-    seen: int,
-    rows: int | None,
-    double: bool,
-    names: FirstNames,
-    keep_empty: bool = False,
+    chunks: Iterable, task: str, seen: int, read: int, modulus: int, double: bool, names: FirstNames
 ) -> Iterator[HostChunk]:
     """The checked chunks of a stream; rows of weight 0 are numbered, then left out.
 
@@ -70,32 +58,29 @@ def host_chunks(
         chunks: batches or tuples (x, y), (x, y, weight).
         task: required targets, as of `stream`.
         seen: rows read before the first chunk.
-        rows: rows are numbered modulo this; None: 2^31.
+        read: chunks read before the first one.
+        modulus: rows are numbered modulo this.
         double: keep float64.
         names: of the first chunk.
-        keep_empty: pass chunks without rows, in place of counting them with the next one.
     """
-    chunks_read, n_read, is_checked = 0, 0, False
-    number = -1
+    is_checked, number = False, -1
     for chunk in chunks:  # `enumerate` would hold it while the next one is fetched
         number += 1
-        chunk = names.matched(chunk, f"chunk {number}")
-        x, y, weight = _arrays(chunk, f"chunk {number}", double, not is_checked)
+        name = f"chunk {number}"
+        chunk = names.matched(chunk, name)
+        x, y, weight = _arrays(chunk, name, double, not is_checked)
         is_checked = is_checked or len(y) > 1
-        index = ((seen + np.arange(len(y), dtype=np.int64)) % (rows or 2**31)).astype(np.int32)
-        first, seen = seen, (seen + len(y)) % (rows or 2**31)
-        chunks_read, n_read = chunks_read + 1, n_read + len(y)
+        index = ((seen + np.arange(len(y), dtype=np.int64)) % modulus).astype(np.int32)
+        seen = (seen + len(y)) % modulus
         arrays: Any = x, y, index, weight
         batch = (Lifted if isinstance(chunk, Lifted) else Batch)(*arrays)
         del chunk  # `batch` holds copies
-        complete = not (weight == 0).any()
-        if not complete:
-            batch = jax.tree.map(lambda a: a[weight > 0], batch)  # noqa: B023
-        if not len(batch.y) and not keep_empty:
-            continue
-        _check(batch, f"chunk {number}", task)
-        yield HostChunk(batch, first, n_read, chunks_read, complete)
-        chunks_read, n_read = 0, 0
+        live = weight != 0
+        if not live.all():
+            batch = jax.tree.map(lambda a: a[live], batch)  # noqa: B023
+        if len(batch.y):
+            _check(batch, name, task)
+            yield HostChunk(batch, seen, read + number + 1, bool(live.all()))
 
 
 def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -104,45 +89,41 @@ def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.nd
     The caller may fill its own arrays again while a chunk is in use. With `warn` there is a warning
     where these lack digits of the rows or the targets.
     """
-    if isinstance(chunk, Batch):
-        chunk = chunk.x, chunk.y, chunk.weight
-    if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
+    fields = (chunk.x, chunk.y, chunk.weight) if isinstance(chunk, Batch) else chunk
+    if not isinstance(fields, tuple | list) or len(fields) not in (2, 3):
         raise TypeError(
             f"{name} is a {type(chunk).__name__}: give batches, or tuples (x, y) or (x, y, "
             "weight); jaxsvm.data.chunks(x, y, rows=1000) cuts one data set"
         )
-    if hasattr(chunk[0], "tocsr"):
+    if hasattr(fields[0], "tocsr"):
         raise ValueError(
             f"x of {name} is a SciPy matrix: make it a Batch first, jaxsvm.dataset(x, y)"
         )
 
-    def as_real(field, a):
+    def as_real(field: str, a: Any) -> np.ndarray:
         a = numbers(f"{field} of {name}", a)
         is_cast = a.dtype.kind in "biu" or (a.dtype == np.float64 and not double)
         with np.errstate(over="ignore"):  # overflows become infinities, which `_check` rejects
             return np.array(a, np.float32 if is_cast else a.dtype)
 
-    x = chunk[0]
-    x = (
-        jax.tree.map(np.array, dataclasses.replace(x, value=as_real("x", x.value)))
-        if isinstance(x, SparseRows)
-        else as_real("x", x)
-    )
+    x = fields[0]
+    if isinstance(x, SparseRows):
+        x = jax.tree.map(np.array, dataclasses.replace(x, value=as_real("x", x.value)))
+    else:
+        x = as_real("x", x)
     if x.ndim != 2:
         raise ValueError(
             f"x of {name} must be a matrix with a row for each example, got shape {x.shape}"
         )
-    dtype = x.dtype if x.dtype.itemsize >= 4 else np.float32
-    y = as_real("y", chunk[1]).astype(dtype)
+    dtype = np.dtype(x.dtype if x.dtype.itemsize >= 4 else np.float32)
+    y = as_real("y", fields[1]).astype(dtype)
     if warn:
-        check_target_digits(numbers("y", chunk[1]), np.dtype(dtype), f"y of {name}")
-        if isinstance(chunk[0], np.ndarray):
-            check_digits(chunk[0], np.dtype(dtype))
-    weight = (
-        np.ones(len(x.value if isinstance(x, SparseRows) else x), dtype)
-        if len(chunk) == 2
-        else as_real("weight", chunk[2]).astype(dtype)
-    )
+        check_target_digits(numbers("y", fields[1]), dtype, f"y of {name}")
+        if isinstance(fields[0], np.ndarray):
+            check_digits(fields[0], dtype)
+    weight = np.ones(x.shape[0], dtype)
+    if len(fields) == 3:
+        weight = as_real("weight", fields[2]).astype(dtype)
     if y.shape != x.shape[:1] or weight.shape != x.shape[:1]:
         raise ValueError(
             f"{name} has {x.shape[0]} rows, targets of shape {y.shape} and weights "
@@ -152,27 +133,25 @@ def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.nd
 
 
 def _check(batch: Batch, name: str, task: str) -> None:
-    for field, a in (
-        ("x", batch.x.value if isinstance(batch.x, SparseRows) else batch.x),
-        ("y", batch.y),
-        ("weight", batch.weight),
-    ):
+    """Raise for numbers that are not finite, negative weights and targets of another task."""
+    x = batch.x.value if isinstance(batch.x, SparseRows) else batch.x
+    for field, a in (("x", x), ("y", batch.y), ("weight", batch.weight)):
         values = a.ravel() if a.dtype.itemsize >= 4 else a.ravel().astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             sqnorm = np.vdot(values, values)
-        if not np.isfinite(sqnorm):
-            not_finite = ~np.isfinite(a.astype(np.float64))
-            # norms would overflow, and the model be wrong without an error
-            if not not_finite.any():
-                raise ValueError(
-                    f"{field} of {name} is too large: its squares sum up to what {values.dtype} "
-                    "cannot hold; scale it"
-                )
-            row = int(np.argwhere(not_finite)[0][0])
+        if np.isfinite(sqnorm):
+            continue
+        row = np.argwhere(~np.isfinite(a.astype(np.float64)))[:1, 0]
+        # norms would overflow, and the model be wrong without an error
+        if not row.size:
             raise ValueError(
-                f"{field} of {name} holds a NaN or an infinity, first in row {row}: "
-                "drop or fill in such rows"
+                f"{field} of {name} is too large: its squares sum up to what {values.dtype} "
+                "cannot hold; scale it"
             )
+        raise ValueError(
+            f"{field} of {name} holds a NaN or an infinity, first in row {row[0]}: "
+            "drop or fill in such rows"
+        )
     if (batch.weight < 0).any():
         raise ValueError(f"{name} holds a weight below 0; 0 leaves a row out")
     y = batch.y
@@ -186,12 +165,3 @@ def _check(batch: Batch, name: str, task: str) -> None:
             f"class numbers must be 0 .. k-1, {name} holds others: number them with "
             "np.unique(y, return_inverse=True)[1]"
         )
-
-
-def next_part(future: concurrent.futures.Future, interrupt: DeferredInterrupt) -> Any:
-    """The result of the future, or None once an interrupt is requested."""
-    while not interrupt.requested:
-        done, _ = concurrent.futures.wait([future], timeout=0.2)
-        if done:
-            return future.result()
-    return None

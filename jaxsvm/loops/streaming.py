@@ -1,26 +1,33 @@
-"""`stream`: a solver run on chunks of rows, each read once, of which at most two are in memory."""
+"""`stream`: a solver run on chunks of rows, each read once, of which at most two are in memory.
+
+stream -> _plan -> _start -> _on_host -> _read -> run_batches (compiled)
+"""
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import dataclasses
 import functools
+import itertools
 import os
-import time
 import warnings
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..checks import x64_enabled
+from ..checks import caller_stacklevel, calling, shown, x64_enabled
 from ..data.sharding import shard
 from ..files import DeferredInterrupt, check_field
-from ..flags import despite_flags
+from ..flags import despite_flags, with_flags_of_caller
 from ..models import classes_of
 from ..numerics import accum_dtype, depends_on
+from ..numerics.sharding import ROWS, auto_axes, example_mesh, split_rows
 from ..objectives import Probe
 from ..recipe import check_choice, fields_of, register, unwrap_static
 from ..samplers import uniform
@@ -33,6 +40,7 @@ from ..types import (
     Fit,
     RunState,
     Solver,
+    SparseRows,
     State,
 )
 from .checks import (
@@ -44,27 +52,18 @@ from .checks import (
     check_probe,
     check_solver,
     check_targets,
+    has_row_entries,
     whole_number,
 )
 from .chunks import FirstNames, HostChunk, host_chunks
-from .feeds import InOrder, on_each_device, plan_lift
+from .curve import add_info, curve_row, empty_sums
 from .identity import origin_of, with_names, with_state
-from .loop import drive, rows_of_curve, run_chunk
+from .loop import rows_of_curve
 from .programs import as_argument, conclude
 from .progress import Bar
-from .rounds import (
-    BatchLayout,
-    PendingRows,
-    StreamReader,
-    StreamRound,
-    check_columns,
-    check_mesh,
-    layout_of_batch,
-    no_rows,
-    pending_of_state,
-    to_devices,
-)
 from .saving import Saver
+
+FEATURES = 2**31  # bytes up to which the features of a chunk are computed before its first step
 
 
 @register("StreamState")
@@ -78,7 +77,7 @@ class StreamState(NamedTuple):
     n_pending: Array  # ()    int32, how many these are
     step: Array  # ()    int32, updates made
     seen: Array  # ()    int32, rows read so far (modulo `rows` if that was given, else 2^31)
-    chunks: Array  # ()  int32, chunks read so far, in each process
+    chunks: Array  # ()  int32, chunks read so far
     done: Array  # ()    bool, False: a stream has no tolerance
     # (8,) uint32, as of `RunState`; those of rows, targets and weights are 0, not known
     origin: Array | None = None
@@ -88,8 +87,7 @@ class StreamState(NamedTuple):
             check_field("origin", self.origin, "whole", (8,), least=0)
         if not isinstance(self.pending, Batch):
             raise ValueError(f"pending must be a batch, got {type(self.pending).__name__}")
-        check_field("n_pending", self.n_pending, "whole", (), least=0, most=self.pending.y.shape[0])
-        for name in ("step", "seen", "chunks"):
+        for name in ("n_pending", "step", "seen", "chunks"):
             check_field(name, getattr(self, name), "whole", (), least=0)
         check_field("done", self.done, "truth", ())
 
@@ -105,7 +103,6 @@ def stream(
     batch_size: int | None = None,
     task: str | None = None,
     probe: Callable | None = None,
-    memory: float | None = None,
     mesh: Mesh | None = None,
     save: str | bytes | os.PathLike | None = None,
     progress: bool = False,
@@ -123,15 +120,7 @@ def stream(
     that are no longer than the first; longer ones are split. Rows of weight 0 are left out. Rows
     are not shuffled: if they are sorted (by class, by time), shuffle them beforehand.
 
-    On a mesh of K devices each takes b / K rows of a step. With several processes
-    (`jax.distributed.initialize`) all make this call, each with chunks of its own:
-
-        batch_t = the rows t b_p .. (t+1) b_p - 1 of each process p, side by side,
-        b_p = b * devices of p / K
-
-    A round reads the next chunk of each process and makes the steps that the longest of them
-    fills. A process without rows for a step adds none: chunks of equal sizes keep all at work. The
-    model is the same in all.
+    On a mesh of K devices each takes b / K rows of a step.
 
     Args:
         solver: any with `needs_all_rows=False` (linear, on features, on a budget).
@@ -154,13 +143,11 @@ def stream(
         task: required targets of the chunks, "binary", "multiclass" or "regression"; None: those of
             the solver.
         probe: model -> any tree of arrays, computed after every chunk.
-        memory: bytes that the features of a chunk may occupy (solvers on features); above, each
-            update computes its own. None: 2 GiB.
-        mesh: of all devices with the one axis "rows", such as `jax.make_mesh((8,), ("rows",))`;
-            not for solvers with a state for each row. None: one device.
-        save: path of a file that holds the state after every chunk; of several processes, of a
-            folder that all can write. If it cannot be written there is a warning, and the run
-            continues.
+        mesh: of devices of this process with the one axis "rows", such as
+            `jax.make_mesh((8,), ("rows",))`; not for solvers with a state for each row. None: one
+            device.
+        save: path of a file that holds the state after every chunk. If it cannot be written there
+            is a warning, and the run continues.
         progress: a bar on the standard error stream.
         on_interrupt: what Ctrl-C does, as of `fit`; the chunk at work is completed first. The chunk
             that was fetched ahead is not part of the run, so that an iterator must be created again
@@ -178,7 +165,6 @@ def stream(
             finite, targets that are not those of `task`, a solver that reads all rows, one whose
             initial state depends on the values of each row (`one_vs_one` of a dual method), a state
             of another solver, a mesh of other axes.
-        RuntimeError: another process failed at its next chunk.
         FileNotFoundError: the folder of `save` does not exist.
         loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as
             `run`.
@@ -195,229 +181,62 @@ def stream(
     """
     task = _check_arguments(solver, chunks, key, state, task, probe)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
-    mesh = check_mesh(mesh)
     rows = None if rows is None else whole_number("rows", rows, 1)
-    several = jax.process_count() > 1
-    saver, error = _saver(save, several)
-    seen = 0 if state is None else int(state.seen)
-    names = FirstNames()
-    checked = host_chunks(chunks, task, seen, rows, x64_enabled(), names, keep_empty=several)
+    mesh, saver, names = _check_mesh(mesh), Saver(save), FirstNames()
+    read = (0, 0) if state is None else (int(state.seen), int(state.chunks))
+    checked = host_chunks(chunks, task, *read, rows or 2**31, x64_enabled(), names)
+    length = len(chunks) if isinstance(chunks, Sized) else None
     with (
-        _bar(chunks, progress) as bar,
+        contextlib.closing(Bar(length, "chunks")) if progress else contextlib.nullcontext() as bar,
         contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh),
         DeferredInterrupt() as interrupt,
-        contextlib.closing(StreamReader(checked, interrupt)) as rounds,
+        contextlib.closing(read_ahead(checked, interrupt)) as parts,
     ):
-        like: Batch | None = None
-        call: tuple = (batch_size,)
-        if state is not None:
-            like = jax.tree.map(_no_rows_of, state.pending)
-            call += tuple(map(int, (state.step, state.seen, state.chunks)))
-        first, lengths = rounds.first(like, call, error)
-        curve: list[Curve] = []
-        cause = STEPS
-        if rounds.interrupted and state is None:
+        chunk: HostChunk | None = next(parts, None)
+        if state is None and interrupt.requested:
             raise KeyboardInterrupt("the stream was interrupted before its first chunk")
-        if first is None or rounds.ended or rounds.interrupted:
-            solver, end, step = _empty_stream(solver, state, rows)
-        else:
-            if isinstance(probe, Probe) and names.classes is not None:
-                probe = probe.matched(names.classes)
-            plan = _plan(
-                solver, probe, first, lengths, mesh, batch_size, state, rows, memory, names
-            )
-            start = _init_or_resume(plan, key, state, first)
-            del first  # the program reads it once more, as part of the first round
-            saver.check(_state(plan, start))
-            step = start.step
-            position, curve, cause = _make_rounds(plan, rounds, start, saver, bar)
-            solver, end = plan.solver, _state(plan, position)
-        interrupted = rounds.interrupted or interrupt.requested or cause == INTERRUPTED
+        if state is None and chunk is None:
+            raise ValueError("there is no chunk with rows: the stream is empty")
+        first: Any = no_rows(state.pending, 1) if chunk is None else chunk.batch  # type: ignore[union-attr]
+        if isinstance(probe, Probe) and names.classes is not None:
+            probe = probe.matched(names.classes)
+        plan = _plan(solver, probe, first, names, state, mesh, batch_size, rows)
+        start = _start(plan, key, state, first)
+        saver.check(start)
+        left = itertools.chain([] if chunk is None else [chunk], parts)
+        del chunk, first  # each chunk can go once it was read
+        end, curve, ended = _on_host(plan, start, left, saver, bar)
+        end = state if state is not None and end is start else _on_devices(plan, end)
+        interrupted = ended or interrupt.requested
         # a second Ctrl-C does not lose the run
         with DeferredInterrupt() if interrupted else contextlib.nullcontext():
-            run = _fit(solver, end, curve, step, names.classes, interrupted)
+            run = _fit(plan, end, curve, int(start.step), interrupted)
             raises = interrupted or interrupt.requested
             return saver.finish(run, raises=raises and on_interrupt == "raise")
 
 
-def _saver(save: Any, several: bool) -> tuple[Saver, Exception | None]:
-    """The writer of the state; with several processes an error is kept until all know."""
-    try:
-        return Saver(save), None
-    except (OSError, TypeError) as error:
-        if not several:
-            raise
-        return Saver(None), error
+def _check_mesh(mesh: Any) -> Mesh | None:
+    """The mesh with Auto axes, or None.
 
-
-def _bar(chunks: Any, progress: bool) -> Any:
-    """A context with the bar, or with None; it is that of the first process."""
-    if not progress or jax.process_index() > 0:
-        return contextlib.nullcontext()
-    # another process may have more chunks
-    has_end = isinstance(chunks, Sized) and jax.process_count() == 1
-    return contextlib.closing(Bar(len(chunks) if has_end else None, "chunks"))
-
-
-class StreamPlan(NamedTuple):
-    """What stays the same in all rounds of a stream."""
-
-    solver: Any  # as an argument of a compiled function
-    origin: np.ndarray  # of the solver, and the names of the first chunk
-    names: FirstNames  # as far as chunks have told
-    probe: Any
-    layout: BatchLayout
-    size: int  # steps of one call of the program
-    like: Batch  # no rows, of the types and columns of all
-    rows: int | None  # as of `stream`
-    per_row: bool  # whether the state has an entry for each row
-    lift: bool  # compute the features of all rows of a call at once
-
-
-class StreamPosition(NamedTuple):
-    """A stream between two rounds: the fields of `StreamState`, with numbers of the host."""
-
-    run: RunState  # without a sampler
-    pending: PendingRows
-    n_pending: int
-    seen: int
-    chunks: int
-
-    @property
-    def step(self) -> int:
-        """The number of updates made."""
-        return int(self.run.step)
-
-
-def _no_rows_of(a: Any) -> np.ndarray:
-    return np.zeros((0, *a.shape[1:]), a.dtype)
-
-
-def _plan(
-    solver: Any,
-    probe: Any,
-    first: Batch,
-    lengths: np.ndarray,
-    mesh: Mesh | None,
-    batch_size: Any,
-    state: StreamState | None,
-    rows: int | None,
-    memory: float | None,
-    names: FirstNames,
-) -> StreamPlan:
-    """How a stream of chunks like the first is read.
-
-    Args:
-        solver: as of `stream`, as are the others.
-        probe: or None.
-        first: the first chunk of this process.
-        lengths: the rows of the first chunk of each process.
-        mesh: of `check_mesh`.
-        batch_size: or None.
-        state: or None.
-        rows: or None.
-        memory: or None.
-        names: those of classes and columns.
+    Raises:
+        TypeError: not a mesh.
+        ValueError: other axes than "rows", or devices of other processes.
     """
-    if state is None:
-        b = (solver.sampler or uniform(1)).rows(int(lengths.sum()))
-    else:
-        b = state.pending.y.shape[0]
-    layout = layout_of_batch(mesh, batch_size, b, state is not None)
-    dtype = accum_dtype(first.x)
-    solver, probe = as_argument(solver, dtype), as_argument(probe, dtype)
-    size = max(1, int((-(-lengths // layout.shares)).max()))
-    like = jax.tree.map(_no_rows_of, first)
-    n = size * layout.batch
-    call = jax.tree.map(lambda a: jax.ShapeDtypeStruct((n, *a.shape[1:]), a.dtype), like)
-    per_row = layout.mesh is None and _check_rows(solver, first, rows)
-    if layout.mesh is not None and _per_row_leaves(solver, no_rows(like, 1)):
-        raise ValueError(
-            "this solver has a state for each row, and a stream on a mesh keeps none: take one "
-            "such as pegasos or asset, or leave mesh out and give rows="
-        )
-    lift = plan_lift(solver, fields_of(solver), call, "auto", memory, 2**62, False)[0] == "once"
-    origin = np.asarray(origin_of(solver, None, names.classes))
-    return StreamPlan(solver, origin, names, probe, layout, size, like, rows, per_row, lift)
-
-
-def _make_rounds(
-    plan: StreamPlan, rounds: StreamReader, position: StreamPosition, saver: Saver, bar: Bar | None
-) -> tuple[StreamPosition, list[Curve], int]:
-    """All rounds from `position` on.
-
-    Returns:
-        The position after them, rows of the curve, and why they ended, as of `drive`.
-    """
-
-    def check(chunk: HostChunk) -> None:
-        check_columns(chunk.batch, plan.like)
-        check_targets(unwrap_static(plan.solver), chunk.batch)
-        if plan.per_row and not (chunk.complete and (chunk.batch.weight == 1).all()):
-            raise ValueError(
-                "this solver has a bound for each row, which a stream cannot know "
-                "beforehand: use weights of 1, or fit"
-            )
-
-    start_time, first = time.monotonic(), position
-
-    def advance(position: StreamPosition, _: int) -> tuple[StreamPosition, list[Curve]] | None:
-        this_round = rounds.next(plan.layout, position.pending.unused, position.seen, check)
-        if this_round is None:
-            return None
-        if position.step + this_round.length > MOST_STEPS:
-            warnings.warn(_FULL, RuntimeWarning, stacklevel=5)
-            return None
-        return _make_round(plan, position, this_round)
-
-    def show(position: StreamPosition, row: Curve) -> tuple[int, str]:
-        speed = (position.step - first.step) / (time.monotonic() - start_time)
-        return position.chunks - first.chunks, f"loss {float(row.loss):.3g}, {speed:.3g} steps/s"
-
-    how: Any = {"to_save": functools.partial(_state, plan), "bar": bar, "show": show}
-    return drive(advance, position, saver=saver, **how)
-
-
-def _make_round(
-    plan: StreamPlan, position: StreamPosition, this_round: StreamRound
-) -> tuple[StreamPosition, list[Curve]]:
-    """The steps of one round; the position after it, and rows of the curve."""
-    layout, run, table = plan.layout, position.run, []
-    for rows, length in this_round.parts(layout, plan.size):
-        feed = InOrder(None, rows, layout.batch, layout.devices, plan.lift)
-        inputs: Any = plan.solver, None, plan.probe, None, feed
-        run, row = run_chunk(*inputs, run, None, length, every=plan.size)
-        table.append(row)
-    jax.block_until_ready(run)
-    next_position = StreamPosition(
-        run,
-        position.pending.read(this_round.rows, this_round.used),
-        this_round.n_pending,
-        (position.seen + this_round.n_read) % (plan.rows or 2**31),
-        position.chunks + this_round.chunks,
-    )
-    return next_position, table
-
-
-def _state(plan: StreamPlan, position: StreamPosition) -> StreamState:
-    """The state to save, with arrays on the devices."""
-    solver_state, step = position.run.solver, position.run.step
-    mesh = plan.layout.mesh
-    counts = (np.int32(position.n_pending), np.int32(position.seen), np.int32(position.chunks))
-    numbers = (
-        *counts,
-        np.bool_(False),
-        with_state(with_names(plan.origin, plan.names.classes), solver_state),
-    )
     if mesh is None:
-        pending, numbers = jax.device_put((position.pending.rows, numbers))
-    else:
-        everywhere = NamedSharding(mesh, PartitionSpec())
-        place = lambda a: jax.make_array_from_process_local_data(everywhere, np.asarray(a))
-        pending = to_devices(plan.layout, position.pending.rows)
-        numbers = jax.tree.map(place, numbers)
-    n_pending, *rest = numbers
-    return StreamState(solver_state, pending, n_pending, step, *rest)
+        return None
+    if not isinstance(mesh, Mesh):
+        raise TypeError(f"mesh must be a mesh such as {example_mesh()}, got {shown(mesh)}")
+    if tuple(mesh.axis_names) != (ROWS,):
+        raise ValueError(
+            f'mesh must have the axis "{ROWS}" alone, got {", ".join(mesh.axis_names)}: make it '
+            f"with {example_mesh()}"
+        )
+    if mesh.is_multi_process:
+        raise ValueError(
+            "mesh has devices of other processes, and a stream is of one: make it of "
+            "jax.local_devices(); rows of several processes are for jaxsvm.shard and fit"
+        )
+    return auto_axes(mesh)
 
 
 def _check_arguments(
@@ -440,10 +259,8 @@ def _check_arguments(
         )
     check_solver(solver)
     check_probe(probe)
-    if task is None:
-        task = {"labels": "binary", "real": "regression", None: "binary"}.get(
-            solver.targets, "multiclass"
-        )
+    tasks = {"labels": "binary", "real": "regression", None: "binary"}
+    task = tasks.get(solver.targets, "multiclass") if task is None else task
     check_choice("task", task, ("binary", "multiclass", "regression"))
     if solver.needs_all_rows:
         raise ValueError(
@@ -453,149 +270,285 @@ def _check_arguments(
     return task
 
 
-def _init_or_resume(
-    plan: StreamPlan, key: Array | None, state: StreamState | None, first: Batch
-) -> StreamPosition:
-    """The stream before its first row, or `state`, checked and copied."""
-    layout, n = plan.layout, plan.rows if plan.per_row else None
-    if state is None:
-        data = first if layout.mesh is None else shard(first, layout.mesh)
-        run = init_stream(plan.solver, key, data, rows=n, devices=layout.devices)
-        return StreamPosition(run, PendingRows(no_rows(plan.like, layout.own_batch)), 0, 0, 0)
-    data = first if layout.mesh is None else no_rows(plan.like, layout.devices)
-    start = init_stream.eval_shape(plan.solver, jax.random.key(0), data, rows=n)
-    like = state._replace(solver=start.solver, pending=no_rows(plan.like, layout.batch))
-    check_like(state, like, ("solver", "pending"))
-    per_row = lambda fields: plan.per_row
-    solver_state = check_origin(plan.solver, state, plan.origin, per_row)
-    place = functools.partial(_place_on, layout.mesh)
-    solver_state, step = jax.tree.map(place, (solver_state, jnp.asarray(state.step, jnp.int32)))
-    run = RunState(solver_state, (), step, jnp.zeros((), bool))
-    n_pending = int(state.n_pending)
-    pending = pending_of_state(layout, state.pending, n_pending)
-    return StreamPosition(run, pending, n_pending, int(state.seen), int(state.chunks))
+class StreamPlan(NamedTuple):
+    """What stays the same in all chunks of a stream."""
+
+    solver: Any  # as an argument of a compiled function
+    probe: Any
+    names: FirstNames  # as far as chunks have told
+    mesh: Mesh | None  # None: one device
+    parts: int  # devices, each of which has its part of a batch
+    batch: int  # rows of a step
+    size: int  # steps of one call of the program
+    like: Batch  # a row of weight 0, of the types and columns of all
+    rows: int | None  # entries of the state, one for each row; None: it has none
+
+    def place(self, rows: Batch) -> Batch:
+        """Rows of whole batches on the devices: part j of each batch on device j."""
+        if self.mesh is None:
+            return rows
+        front = -1, self.parts, self.batch // self.parts
+        by_part = lambda a: a.reshape(*front, *a.shape[1:]).swapaxes(0, 1).reshape(a.shape)
+        sharding = NamedSharding(self.mesh, PartitionSpec(ROWS))
+        return jax.device_put(jax.tree.map(by_part, rows), sharding)
 
 
-def _place_on(mesh: Mesh | None, a: Any) -> Array:
-    """An array on each device of the mesh; without one, on a single device."""
-    a = jnp.asarray(a)
-    if mesh is not None and a.is_fully_addressable:
-        a = jax.device_put(a, NamedSharding(mesh, PartitionSpec()))
-    if mesh is None and len(a.sharding.device_set) > 1:
-        a = jax.device_put(a, jax.local_devices()[0])
-    return a
-
-
-def _fit(
-    solver: Any, state: Any, rows: list, first_step: int, known: Any, interrupted: bool
-) -> Fit:
-    """The `Fit` of a stream, whose curve has these rows.
-
-    `first_step` is the number of updates made before this call, `known` the names of the chunks.
-    """
-    value, count = (jax.ShapeDtypeStruct((), a.dtype) for a in (state.pending.y, state.step))
-    types: Any = count, value, value, count, value, None
-    curve = rows_of_curve(rows, Curve(*types))
-    step, losses = np.asarray(curve.step), np.asarray(curve.loss)
-    # rows of the curve with at least one step
-    rows_with_steps = np.flatnonzero(step > np.concatenate([[first_step], step[:-1]]))
-    loss = losses[rows_with_steps[-1]] if rows_with_steps.size else np.zeros((), losses.dtype)
-    model, finite = conclude(solver, state.solver, None, state.pending, loss)
-    cause = jnp.asarray(np.int32(INTERRUPTED if interrupted else STEPS))
-    tol = jnp.asarray(jnp.nan, state.pending.y.dtype)
-    classes = classes_of(fields_of(solver).targets, known)
-    return Fit(model, state, curve, tol, finite, cause, classes)
-
-
-_FULL = (
-    f"the next chunk would lead past step {MOST_STEPS}, the last that is counted: the stream ends "
-    "here; begin a new one with the chunks that are left"
-)
-
-
-def _empty_stream(
-    solver: Any, state: StreamState | None, rows: int | None
-) -> tuple[Any, StreamState, int]:
-    """The solver as an argument of a compiled function, the state, and its number of steps.
-
-    Raises:
-        ValueError: there is no state, or it is that of another solver.
-    """
-    if state is None:
-        raise ValueError("there is no chunk with rows: the stream is empty")
-    solver = as_argument(solver, state.pending.y.dtype)
-    first = no_rows(jax.tree.map(_no_rows_of, state.pending), 1)
-    per_row = bool(_per_row_leaves(solver, first))
-    check_origin(solver, state, origin_of(solver, None, None), lambda fields: per_row)
-    if rows is not None or not per_row:
-        expected = init_stream.eval_shape(solver, jax.random.key(0), first, rows=rows)
-        check_like(state, state._replace(solver=expected.solver), ("solver",))
-    return solver, state, int(state.step)
-
-
-def _per_row_leaves(solver: Any, first: Batch) -> list[int]:
-    """The places of the leaves of the state whose shapes depend on the number of rows."""
-    states = [
-        init_stream.eval_shape(solver, jax.random.key(0), first, rows=n).solver
-        for n in (first.y.shape[0], first.y.shape[0] + 2**16)
-    ]
-    leaf_pairs = zip(*map(jax.tree.leaves, states), strict=True)
-    return [place for place, (short, long) in enumerate(leaf_pairs) if short.shape != long.shape]
-
-
-def _check_rows(solver: Any, first: Batch, rows: int | None) -> bool:
-    """Whether the state has an entry for each row, in which case `rows` must be given."""
-    per_row_leaves = _per_row_leaves(solver, first)
-    if not per_row_leaves:
-        return False
-    if rows is None:
+def _plan(
+    solver: Any, probe: Any, first: Any, names: Any, state: Any, mesh: Any, batch: Any, rows: Any
+) -> StreamPlan:
+    """How a stream of chunks like the first is read; `batch` is `batch_size` of `stream`."""
+    parts, n = 1 if mesh is None else mesh.size, len(first.y)
+    if batch is not None:
+        batch = whole_number("batch_size", batch, 1)
+    elif state is not None:
+        batch = len(state.pending.y)
+    else:
+        batch = -(-(solver.sampler or uniform(1)).rows(n) // parts) * parts
+    if batch % parts:
+        raise ValueError(
+            f'batches must be a multiple of the {parts} devices on the axis "{ROWS}", got batches '
+            f"of {batch} rows: give another batch_size; or, to go on from a state, fewer devices"
+        )
+    like, dtype = no_rows(first, 1), accum_dtype(first.x)
+    per_row = has_row_entries(solver, like)
+    if per_row and mesh is not None:
+        raise ValueError(
+            "this solver has a state for each row, and a stream on a mesh keeps none: take one "
+            "such as pegasos or asset, or leave mesh out and give rows="
+        )
+    if per_row and rows is None:
         raise ValueError(
             "this solver has a state for each row: say how many rows there are in all, rows="
         )
-    if rows < first.y.shape[0]:
+    if per_row and rows < n:
         raise ValueError(
-            f"rows={rows}, but the first chunk alone has {first.y.shape[0]}: give "
-            "the number of all rows"
+            f"rows={rows}, but the first chunk alone has {n}: give the number of all rows"
         )
-
-    def init_per_row(values):
-        state = unwrap_static(solver).init(
-            jax.random.key(0), first._replace(x=values[0], y=values[1])
-        )
-        return [jax.tree.leaves(state)[place] for place in per_row_leaves]
-
-    if any(depends_on(init_per_row, (first.x, first.y))):
+    init = lambda part: solver.init(jax.random.key(0), like._replace(x=part[0], y=part[1]))
+    if per_row and any(depends_on(init, (like.x, like.y))):
         raise ValueError(
             "this solver begins with something of each row (one_vs_one of a dual method: which "
             "pairs a row counts for), which a stream cannot know beforehand: use fit, or "
             "one_vs_rest"
         )
-    return True
+    program = as_argument(solver, dtype), as_argument(probe, dtype)
+    size = max(1, -(-n // batch))
+    rows = rows if per_row else None
+    return StreamPlan(*program, names, mesh, parts, batch, size, like, rows)
 
 
-@functools.partial(jax.jit, static_argnames=("rows", "devices"))
-def init_stream(
-    solver: Any, key: Array, first: Batch, *, rows: int | None, devices: int = 1
-) -> RunState:
-    """The run before its first row.
+def _start(plan: StreamPlan, key: Any, state: StreamState | None, first: Batch) -> StreamState:
+    """The stream before its first row; or `state`, checked and copied."""
+    origin = np.asarray(origin_of(plan.solver, None, plan.names.classes))
+    pending = no_rows(plan.like, plan.batch)
+    if state is None:
+        data = first if plan.mesh is None else shard(first, plan.mesh)
+        begun = init_stream(plan.solver, key, data, rows=plan.rows, parts=plan.parts)
+        step, zero = jnp.zeros((), jnp.int32), np.int32(0)
+        return StreamState(begun, pending, zero, step, zero, zero, np.bool_(False), origin)
+    like = init_stream.eval_shape(plan.solver, jax.random.key(0), plan.like, rows=plan.rows)
+    check_like(state, state._replace(solver=like, pending=pending), ("solver", "pending"))
+    solver_state = check_origin(plan.solver, state, origin, lambda fields: plan.rows is not None)
+    home: Any = None if plan.mesh is None else NamedSharding(plan.mesh, PartitionSpec())
+    if plan.mesh is None and len(jnp.asarray(state.step).sharding.device_set) > 1:
+        home = jax.local_devices()[0]
+    solver_state, step = jax.device_put((solver_state, state.step), home)
+    pending = jax.tree.map(np.asarray, state.pending)
+    count, n_pending = int(np.sum(pending.index >= 0)), int(state.n_pending)
+    if count != n_pending:
+        raise ValueError(
+            f"state holds {count} rows that wait for a batch, and n_pending is {n_pending}: it "
+            "was changed after its run, go on from it as it was"
+        )
+    return StreamState(solver_state, pending, state.n_pending, step, *state[4:7], origin)
 
-    With `rows`, `solver.init` reads rows of zeros behind the first chunk.
+
+def read_ahead(chunks: Iterator, interrupt: DeferredInterrupt) -> Iterator:
+    """The chunks, each fetched by a thread while the one before is at work; none after Ctrl-C."""
+    executor = concurrent.futures.ThreadPoolExecutor(1)
+    # a chunk is made under the flags of the caller
+    fetch = with_flags_of_caller(functools.partial(next, chunks, None))
+    try:
+        future = executor.submit(fetch)
+        while not interrupt.requested:
+            concurrent.futures.wait([future], timeout=0.2)
+            if future.done() and not interrupt.requested:
+                if (chunk := future.result()) is None:
+                    return
+                future = executor.submit(fetch)
+                yield chunk
+                del chunk
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _on_host(plan: StreamPlan, state: Any, chunks: Iterable, saver: Saver, bar: Any) -> tuple:
+    """The state after all chunks, rows of the curve, and whether a second Ctrl-C ended them.
+
+    Between two chunks all but the state of the solver and its steps is on the host.
     """
-    n_missing = 0 if rows is None else rows - first.y.shape[0]
+    before, curve = int(state.chunks), list[Curve]()
+    try:
+        for chunk in chunks:
+            _check_chunk(plan, chunk)
+            steps = (int(state.n_pending) + len(chunk.batch.y)) // plan.batch
+            if int(state.step) + steps > MOST_STEPS:
+                full = (
+                    f"the next chunk passes step {MOST_STEPS}, the last: begin a new stream with it"
+                )
+                warnings.warn(full, RuntimeWarning, stacklevel=caller_stacklevel())
+                break
+            result = _read(plan, state, chunk, steps)
+            with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
+                state = result[0]
+                curve += result[1]
+                if saver.path is not None:
+                    saver.save(_on_devices(plan, state))
+            if bar:
+                bar.show(int(state.chunks) - before, f"loss {float(curve[-1].loss):.3g}")
+    except KeyboardInterrupt:
+        return state, curve, True  # the result of the last complete chunk is kept
+    return state, curve, False
 
-    def extend(a, fill):
-        return (
-            a
-            if n_missing <= 0
-            else jnp.concatenate([a, jnp.full((n_missing, *a.shape[1:]), fill, a.dtype)])
+
+def _check_chunk(plan: StreamPlan, chunk: HostChunk) -> None:
+    """Raise a ValueError for a chunk of other columns, or that the solver does not take."""
+    columns, others = (
+        f"{rows.x.shape[1]} columns ({type(rows).__name__} of {type(rows.x).__name__}"
+        + (f", {rows.x.index.shape[1]} a row)" if isinstance(rows.x, SparseRows) else ")")
+        for rows in (chunk.batch, plan.like)
+    )
+    if columns != others:
+        raise ValueError(
+            f"chunks must have the same columns: one has {columns}, those before it {others}"
+        )
+    check_targets(unwrap_static(plan.solver), chunk.batch)
+    if plan.rows is not None and not (chunk.complete and (chunk.batch.weight == 1).all()):
+        raise ValueError(
+            "this solver has a bound for each row, which a stream cannot know beforehand: use "
+            "weights of 1, or fit"
         )
 
-    data = jax.tree.map(lambda a: extend(jnp.asarray(a), 0), first)
-    data = data._replace(
-        y=extend(jnp.asarray(first.y), 1),
-        weight=extend(jnp.asarray(first.weight), 1),
-        index=jnp.arange(data.y.shape[0], dtype=jnp.int32),
+
+def _read(plan: StreamPlan, state: Any, chunk: HostChunk, steps: int) -> tuple[Any, list[Curve]]:
+    """The state after a chunk, which fills so many steps, and a row of the curve for each call."""
+    b, size, waiting, used = plan.batch, plan.size, int(state.n_pending), steps * plan.batch
+    rows = jax.tree.map(lambda a, like: np.asarray(a, like.dtype), chunk.batch, plan.like)
+    cut = lambda rows, start, end: jax.tree.map(lambda a: a[start:end], rows)
+    filled = _concatenate(
+        cut(state.pending, b - waiting if steps else b, b),
+        cut(rows, 0, max(used - waiting, 0)),
+        no_rows(plan.like, -used % (size * b) if steps else size * b),
     )
-    state = unwrap_static(solver).init(jax.random.split(key)[0], data)
-    step, done = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-    return RunState(on_each_device(state, devices), (), step, done)
+    solver_state, step, curve = state.solver, state.step, []
+    for k in range(0, max(steps, 1), size):
+        part, count = plan.place(cut(filled, k * b, (k + size) * b)), np.int32(min(size, steps - k))
+        inputs = plan.solver, plan.probe, part, solver_state, step, count
+        solver_state, row = run_batches(*inputs, batch=b, parts=plan.parts)
+        step = row.step
+        curve.append(row)
+    jax.block_until_ready(solver_state)
+    last = jax.tree.map(lambda a, new: np.concatenate([a, new[-b:]])[-b:], state.pending, rows)
+    left = waiting + len(rows.y) - used
+    index = np.where(np.arange(b) >= b - left, last.index, -1).astype(np.int32)
+    read = np.int32(chunk.seen), np.int32(chunk.chunks), np.bool_(False), state.origin
+    pending = last._replace(index=index)
+    return StreamState(solver_state, pending, np.int32(left), step, *read), curve
+
+
+def no_rows(like: Batch, n: int) -> Batch:
+    """n rows of weight 0 that no step learns from."""
+    zeros = jax.tree.map(lambda a: np.zeros((n, *a.shape[1:]), a.dtype), like)
+    # 1 is a valid target of each kind
+    return zeros._replace(y=np.ones_like(zeros.y), index=np.full(n, -1, np.int32))
+
+
+def _concatenate(*parts: Batch) -> Batch:
+    """The rows of several batches; without a copy if only one has any."""
+    parts = tuple(part for part in parts if len(part.y)) or parts[:1]
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *a: np.concatenate(a), *parts)
+
+
+def _on_devices(plan: StreamPlan, state: Any) -> StreamState:
+    """The state to save or return, with the names that chunks have told."""
+    origin = with_state(with_names(state.origin, plan.names.classes), state.solver)
+    return jax.device_put(state._replace(pending=plan.place(state.pending), origin=origin))
+
+
+def _fit(plan: StreamPlan, state: Any, rows: list, before: int, interrupted: bool) -> Fit:
+    """The `Fit` of a stream, whose curve has these rows, after so many updates of earlier calls."""
+    value, count = (jax.ShapeDtypeStruct((), a.dtype) for a in (state.pending.y, state.step))
+    types: Any = count, value, value, count, value, None
+    curve = rows_of_curve(rows, Curve(*types))
+    has_steps = np.diff(np.asarray(curve.step), prepend=before) > 0
+    loss = np.asarray(curve.loss)[has_steps][-1:].sum()  # 0 without steps
+    model, finite = conclude(plan.solver, state.solver, None, state.pending, loss)
+    cause = jnp.asarray(np.int32(INTERRUPTED if interrupted else STEPS))
+    tol = jnp.asarray(jnp.nan, value.dtype)
+    classes = classes_of(fields_of(plan.solver).targets, plan.names.classes)
+    return Fit(model, state, curve, tol, finite, cause, classes)
+
+
+@functools.partial(jax.jit, static_argnames=("batch", "parts"))
+def run_batches(
+    solver: Any, probe: Any, rows: Batch, state: Any, step: Any, count: Any, batch: int, parts: int
+) -> tuple[State, Curve]:
+    """The updates on the first `count` batches of a chunk: the next state, a row of the curve.
+
+    The features of all rows are computed first, if they take at most `FEATURES` bytes.
+
+    Args:
+        solver: as an argument of a compiled function, as is `probe`.
+        probe: or None.
+        rows: of whole batches, as of `StreamPlan.place`.
+        state: of the solver.
+        step: () int32, updates before the chunk.
+        count: () int32.
+        batch: rows of an update; structure.
+        parts: of a batch, each on its device; structure.
+    """
+    fields, share = fields_of(solver), batch // parts
+    # traced once; what the solver computes of its numbers is rounded as within an update
+    update = jax.jit(lambda state, rows: unwrap_static(solver).update(state, rows))
+    features = jax.tree.leaves(jax.eval_shape(fields.prepare, rows).x)
+    if sum(a.size * a.dtype.itemsize for a in features) <= FEATURES:
+        rows = fields.prepare(rows)
+
+    def batch_at(k: Any) -> Batch:
+        def cut(a: Array) -> Array:
+            part = lax.dynamic_slice_in_dim(split_rows(a, parts), k * share, share, axis=1)
+            return part.reshape(batch, *a.shape[1:])
+
+        if parts > 1 or not isinstance(rows.x, SparseRows):
+            return jax.tree.map(cut, rows)
+        index = k * batch + jnp.arange(batch, dtype=jnp.int32)  # by reference
+        x: Any = dataclasses.replace(rows.x, rows=index)
+        return jax.tree.map(cut, rows._replace(x=rows.y))._replace(x=x)
+
+    def body(k: Any, carry: tuple) -> tuple:
+        state, info = update(carry[0], batch_at(k))
+        return state, add_info(carry[1], info)
+
+    info = jax.eval_shape(update, state, jax.eval_shape(batch_at, 0))[1]
+    state, sums = lax.fori_loop(0, count, body, (state, empty_sums(info)))
+    value = None
+    if probe is not None:
+        with calling("probe", probe, "of the model to arrays of numbers"):
+            value = jax.tree.map(jnp.asarray, unwrap_static(probe)(fields.model(state, None)))
+    return _on_each_device(state, parts), curve_row(sums, step, count, value)
+
+
+@functools.partial(jax.jit, static_argnames=("rows", "parts"))
+def init_stream(solver: Any, key: Any, first: Batch, *, rows: int | None, parts: int = 1) -> State:
+    """The state before the first row, by the first chunk; or by `rows` rows of zeros."""
+    if rows is not None:
+        zeros = jax.tree.map(lambda a: jnp.zeros((rows, *a.shape[1:]), a.dtype), first)
+        first = zeros._replace(y=zeros.y + 1, weight=zeros.weight + 1)
+    first = first._replace(index=jnp.arange(first.y.shape[0], dtype=jnp.int32))
+    state = unwrap_static(solver).init(jax.random.split(key)[0], first)
+    return _on_each_device(state, parts)
+
+
+def _on_each_device(tree: Any, parts: int) -> Any:
+    """All arrays whole on each device: the compiler would be free to divide them."""
+    return tree if parts == 1 else lax.with_sharding_constraint(tree, PartitionSpec())

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers, types
-from jaxsvm.loops import rounds
+
 
 streams = importlib.import_module(
     "jaxsvm.loops.streaming"
@@ -196,11 +196,11 @@ def test_the_curve_has_a_row_for_each_chunk():
 
 
 def test_one_compilation_whatever_the_chunks():
-    before = streams.run_chunk._cache_size()
+    before = streams.run_batches._cache_size()
     solver = jaxsvm.pegasos(0.037, bias="feature")
     jaxsvm.stream(solver, pieces([20, 5, 1, 30, 20, 24]), KEY, batch_size=4)
     jaxsvm.stream(jaxsvm.pegasos(0.1, bias="feature"), pieces([20, 80]), KEY, batch_size=4)
-    assert streams.run_chunk._cache_size() == before + 1
+    assert streams.run_batches._cache_size() == before + 1
 
 
 def test_rows_of_weight_0_are_left_out():
@@ -220,11 +220,12 @@ def test_rows_of_weight_0_are_left_out():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("memory", [None, 1000])
-def test_features_are_lifted_by_the_chunk_or_by_the_step(memory):
-    phi = features.fourier(KEY, kernels.rbf(1.0), dim=D, features=32)
+@pytest.mark.parametrize("most", [2**31, 1000])
+def test_features_are_lifted_by_the_chunk_or_by_the_step(monkeypatch, most):
+    monkeypatch.setattr(streams, "FEATURES", most)
+    phi = features.fourier(KEY, kernels.rbf(1.0), dim=D, features=32 + 2 * (most == 1000))
     solver = jaxsvm.on_features(phi, jaxsvm.pegasos(0.1))
-    run = jaxsvm.stream(solver, jaxsvm.data.chunks(DATA, rows=30), KEY, memory=memory, batch_size=4)
+    run = jaxsvm.stream(solver, jaxsvm.data.chunks(DATA, rows=30), KEY, batch_size=4)
     fit = jaxsvm.fit(solver, DATA, KEY, steps=N // 4, sampler=samplers.epochs(4, shuffle=False))
     np.testing.assert_allclose(
         run.model(DATA.x), fit.model(DATA.x), atol=1e-5
@@ -786,8 +787,8 @@ def test_rows_of_one_part_are_not_copied():
     part, none = (
         DATA._replace(x=X[:k], y=Y[:k], weight=np.ones(k), index=np.arange(k)) for k in (5, 0)
     )
-    assert rounds._concatenate(none, part, none) is part
-    assert rounds._concatenate(none, none) is none
+    assert streams._concatenate(none, part, none) is part
+    assert streams._concatenate(none, none) is none
     np.testing.assert_array_equal(
-        rounds._concatenate(part, none, part).x, np.concatenate([X[:5], X[:5]])
+        streams._concatenate(part, none, part).x, np.concatenate([X[:5], X[:5]])
     )
