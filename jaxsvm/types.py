@@ -485,7 +485,7 @@ class RunState(NamedTuple):
     sampler: State
     step: Array  # ()  int32, updates made
     done: Array  # ()  bool, the tolerance was met
-    # (8,) uint32, of which rows, numbers and names the state is, see `loops.identity`; None:
+    # (6,) uint32, of which rows, numbers and names the state is, see `loops.identity`; None:
     # it is not known, and `fit` goes on with any
     origin: Array | None = None
 
@@ -493,7 +493,7 @@ class RunState(NamedTuple):
         check_field("step", self.step, "whole", least=0)
         check_field("done", self.done, "truth", jnp.shape(self.step))
         if self.origin is not None:
-            check_field("origin", self.origin, "whole", (*jnp.shape(self.step), 8), least=0)
+            check_field("origin", self.origin, "whole", (*jnp.shape(self.step), 6), least=0)
 
 
 class Curve(NamedTuple):

@@ -14,7 +14,7 @@ import jax
 import pytest
 from compiling import FLAGS, known_flags
 
-from jaxsvm.loops import programs
+from jaxsvm.loops import program_cache as programs
 from jaxsvm.recipe import REGISTRY
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")

@@ -72,6 +72,7 @@ from .checks import (
     probed,
     whole_number,
 )
+from .compile_options import jit_by_size
 from .curve import add_info, curve_row, empty_sums, row_on_host, rows_of_curve
 from .identity import origin_of
 from .program_cache import as_argument
@@ -258,7 +259,7 @@ def fit_once(solver: Any, data: Batch, key: Array, tol: Any) -> Fit:
     return Fit(model, run, curve, limit, finite, np.int32(STEPS))
 
 
-@jax.jit
+@jit_by_size()
 def run_once(
     solver: Any, sampler: Any, key: Array, data: Batch, x: Any, limit: Any
 ) -> tuple[RunState, Curve, Model, Array]:
@@ -271,7 +272,7 @@ def run_once(
 # The compiled part
 
 
-@functools.partial(jax.jit, static_argnames=("table",))
+@jit_by_size(static_argnames=("table",))
 def run_chunk(
     solver: Any,
     sampler: Any,
@@ -562,7 +563,7 @@ prepare = jax.jit(lambda solver, data: solver.prepare(data))
 layout_of = jax.jit(lambda solver, data: solver.layout(data).x)
 
 
-@jax.jit
+@jit_by_size(once=True)
 def begin(solver: Any, sampler: Any, key: Array, data: Batch) -> RunState:
     """The run before its first step.
 
@@ -616,7 +617,7 @@ def last_loss(curve: Curve, traced: bool) -> Any:
     return xp.where(xp.isnan(losses).any(), xp.full_like(last, xp.nan), last)
 
 
-@jax.jit
+@jit_by_size(once=True)
 def conclude(
     solver: Any, state: State, data: Batch | None, rows: Batch, loss: Any
 ) -> tuple[Model, Array]:

@@ -17,7 +17,6 @@ from .. import models
 from ..checks import caller_stacklevel, shown
 from ..files import check_target
 from ..types import Fit
-from .identity import sealed
 
 
 class SaveError(OSError):
@@ -88,7 +87,7 @@ class Saver:
         if self.path is None:
             return
         self.unsaved = state
-        self.write(lambda path: models.save(path, sealed(state)))
+        self.write(lambda path: models.save(path, state))
         self.unsaved = None
 
     def write(self, writer: Callable[[str], None]) -> None:

@@ -56,10 +56,10 @@ from .checks import (
     whole_number,
 )
 from .chunks import FirstNames, HostChunk, host_chunks
-from .curve import add_info, curve_row, empty_sums
-from .identity import origin_of, with_names, with_state
-from .loop import rows_of_curve
-from .programs import as_argument, conclude
+from .curve import add_info, curve_row, empty_sums, rows_of_curve
+from .fitting import Old, conclude
+from .identity import origin_of
+from .program_cache import as_argument
 from .progress import Bar
 from .saving import Saver
 
@@ -79,12 +79,12 @@ class StreamState(NamedTuple):
     seen: Array  # ()    int32, rows read so far (modulo `rows` if that was given, else 2^31)
     chunks: Array  # ()  int32, chunks read so far
     done: Array  # ()    bool, False: a stream has no tolerance
-    # (8,) uint32, as of `RunState`; those of rows, targets and weights are 0, not known
+    # (6,) uint32, as of `RunState`; those of rows, targets and weights are 0, not known
     origin: Array | None = None
 
     def __check__(self) -> None:
         if self.origin is not None:
-            check_field("origin", self.origin, "whole", (8,), least=0)
+            check_field("origin", self.origin, "whole", (6,), least=0)
         if not isinstance(self.pending, Batch):
             raise ValueError(f"pending must be a batch, got {type(self.pending).__name__}")
         for name in ("n_pending", "step", "seen", "chunks"):
@@ -339,7 +339,7 @@ def _plan(
 
 def _start(plan: StreamPlan, key: Any, state: StreamState | None, first: Batch) -> StreamState:
     """The stream before its first row; or `state`, checked and copied."""
-    origin = np.asarray(origin_of(plan.solver, None, plan.names.classes))
+    origin = origin_of(plan.solver, None, plan.names.classes)
     pending = no_rows(plan.like, plan.batch)
     if state is None:
         data = first if plan.mesh is None else shard(first, plan.mesh)
@@ -348,7 +348,7 @@ def _start(plan: StreamPlan, key: Any, state: StreamState | None, first: Batch) 
         return StreamState(begun, pending, zero, step, zero, zero, np.bool_(False), origin)
     like = init_stream.eval_shape(plan.solver, jax.random.key(0), plan.like, rows=plan.rows)
     check_like(state, state._replace(solver=like, pending=pending), ("solver", "pending"))
-    solver_state = check_origin(plan.solver, state, origin, lambda fields: plan.rows is not None)
+    solver_state = check_origin(state, origin, lambda: plan.rows is not None)
     home: Any = None if plan.mesh is None else NamedSharding(plan.mesh, PartitionSpec())
     if plan.mesh is None and len(jnp.asarray(state.step).sharding.device_set) > 1:
         home = jax.local_devices()[0]
@@ -471,7 +471,7 @@ def _concatenate(*parts: Batch) -> Batch:
 
 def _on_devices(plan: StreamPlan, state: Any) -> StreamState:
     """The state to save or return, with the names that chunks have told."""
-    origin = with_state(with_names(state.origin, plan.names.classes), state.solver)
+    origin = origin_of(plan.solver, None, plan.names.classes)
     return jax.device_put(state._replace(pending=plan.place(state.pending), origin=origin))
 
 
@@ -482,7 +482,7 @@ def _fit(plan: StreamPlan, state: Any, rows: list, before: int, interrupted: boo
     curve = rows_of_curve(rows, Curve(*types))
     has_steps = np.diff(np.asarray(curve.step), prepend=before) > 0
     loss = np.asarray(curve.loss)[has_steps][-1:].sum()  # 0 without steps
-    model, finite = conclude(plan.solver, state.solver, None, state.pending, loss)
+    model, finite = conclude(Old(plan.solver), state.solver, None, state.pending, loss)
     cause = jnp.asarray(np.int32(INTERRUPTED if interrupted else STEPS))
     tol = jnp.asarray(jnp.nan, value.dtype)
     classes = classes_of(fields_of(plan.solver).targets, plan.names.classes)
