@@ -813,11 +813,16 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     index = row_numbers("index", index, data.y.shape[0])
     if copy and isinstance(index, jax.core.Tracer):
         index = jnp.where((index >= 0) & (index < data.y.shape[0]), index, -1)
+    return rows_at(data, index, copy=copy)
+
+
+def rows_at(data: Batch, index: Array, *, copy: bool = True) -> Batch:
+    """As `take`, of row numbers that were checked."""
     safe = jnp.maximum(index, 0)
     if isinstance(data.x, SparseRows) and (
         not copy or data.x.rows is not None or data.x.offsets is not None
     ):
-        rest = take(data._replace(x=data.index), index)
+        rest = rows_at(data._replace(x=data.index), index)
         rows = safe if data.x.rows is None else data.x.rows.at[safe].get(mode="promise_in_bounds")
         x = dataclasses.replace(data.x, rows=rows)
         return rest._replace(x=x.materialize() if copy else x)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..engines.coordinate_ascent import CoordinateState, dual_coef
 from ..engines.dual_qp import DualState
-from ..loops.program_cache import as_argument
+from ..loops.old import as_argument
 from ..numerics import accum_dtype
 from ..recipe import Recipe, fields_of, skip_validation, unwrap_static
 from ..types import Array, Batch, Solver, same_structure

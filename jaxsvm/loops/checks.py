@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
-from ..checks import calling, is_class_number, is_numeric, is_remote, own_values, shown
+from ..checks import is_class_number, is_remote, own_values, shown
 from ..kernels import as_kernel, check_custom, holds_custom
 from ..numerics import is_traced, shards
 from ..recipe import (
     Recipe,
     arguments_named,
     check_choice,
+    check_positive,
     fields_of,
     is_kind,
     refuse_factory,
 )
 from ..types import (
-    Array,
     Batch,
-    Curve,
     Hooks,
     RunState,
     Sampler,
     Solver,
-    State,
     check_weights,
-    same_structure,
 )
-from .identity import NAMES
+from .identity import MOST_STEPS
 
 
 def check_solver(solver: Any) -> Solver:
@@ -46,9 +41,18 @@ def check_solver(solver: Any) -> Solver:
     return fields_of(solver)
 
 
+def check_data(data: Any) -> None:
+    """Raise unless this is a `Batch` with weights of rows."""
+    if not isinstance(data, Batch):
+        several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
+        made = "make one with jaxsvm.dataset(x, y)"
+        how = "take one of those in it, train, test = loaded" if several else made
+        raise TypeError(f"data must be a Batch, got {type(data).__name__}: {how}")
+    check_weights("data", data)
+
+
 def check_arguments(
     solver: Any,
-    data: Any,
     key: Any,
     state: Any,
     sampler: Any,
@@ -62,11 +66,6 @@ def check_arguments(
 
     These are arguments of another type, numbers out of range, and a tolerance without a criterion.
     """
-    if not isinstance(data, Batch):
-        several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
-        made = "make one with jaxsvm.dataset(x, y)"
-        how = "take one of those in it, train, test = loaded" if several else made
-        raise TypeError(f"data must be a Batch, got {type(data).__name__}: {how}")
     if state is not None and not isinstance(state, RunState):
         raise TypeError(
             f"state must be the RunState of an earlier call, got {type(state).__name__}: pass "
@@ -78,24 +77,25 @@ def check_arguments(
         raise TypeError(
             f"sampler must be one such as jaxsvm.samplers.epochs(64), got {shown(sampler)}"
         )
-    if tol is not None and check_solver(solver).residual_of != "data" and probe is None:
+    if tol is not None and solver.residual_of != "data" and probe is None:
         raise ValueError(
             "tol has nothing to stop on: the residual of this solver is that of single rows; "
             "give a probe to stop on (probe=jaxsvm.error_on(held_out)), or steps"
         )
     if not isinstance(progress, bool):
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
-    check_solver(solver)
     check_key(key)
     check_probe(probe)
     check_limit("tol", tol, signed=True)  # a probe may have any sign
+    is_free = isinstance(solver.tol, float) and solver.tol == 0  # of rows that were not read
+    if tol is not None and solver.tol is not None and not is_free:
+        check_positive(tol=tol)
     check_limit("seconds", seconds)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
-    check_weights("data", data)
 
 
-def check_rows(solver: Any, sampler: Any, data: Batch) -> tuple[int, int | None]:
-    """The rows of a step, and the steps between two updates of an adaptive sampler.
+def check_rows(solver: Any, sampler: Any, data: Batch) -> Any:
+    """Whether traced targets and weights are such as the solver takes, () bool; None: known.
 
     Args:
         solver: as `fit` keeps it, as is `sampler`.
@@ -105,56 +105,23 @@ def check_rows(solver: Any, sampler: Any, data: Batch) -> tuple[int, int | None]
     Raises:
         ValueError, TypeError: targets, kernels or draws that the solver does not take.
     """
-    n = data.y.shape[0]
-    b = whole_number("rows of the sampler", sampler.rows(n), 1)
-    period = whole_number("period of the sampler", sampler.period(n), 1) if sampler.period else None
     if sampler.combine is None:
         check_targets(solver, data)
     else:
         check_combined(solver, sampler, data)
-    check_draws(solver, sampler, n)
-    check_kernels(solver.call, data)
-    return b, period
-
-
-def check_criterion(value: Any) -> None:
-    """Raise unless the result of a probe is one number, which `tol` is compared with."""
-    is_array = hasattr(value, "dtype") and hasattr(value, "shape")
-    if not (is_array and value.shape == () and is_numeric(value.dtype)):
-        came = shown(value) if is_array else type(value).__name__
-        raise ValueError(
-            f"the probe must give one number to compare with tol, got {came}: return one, or give "
-            "steps and no tol"
-        )
-
-
-def draw_rows(sampler: Any, state: State, step: Any, count: int, n: int) -> Array:
-    """The row numbers that the sampler draws for `count` steps, (count, rows of a step).
-
-    Raises:
-        TypeError, ValueError: its function fails, or gives other arrays.
-    """
-    form, shape = "(state, step, count) -> (count, b) row numbers", (count, sampler.rows(n))
-    with calling("draw of the sampler", sampler.draw, form):
-        index = sampler.draw(state, step, count)
-    is_integer = hasattr(index, "dtype") and jnp.issubdtype(index.dtype, jnp.integer)
-    if not is_integer or index.shape != shape:
-        raise ValueError(
-            f"draw of the sampler must give integers of shape {shape}, (count, rows of a step), "
-            f"got {shown(index)}"
-        )
-    return index
-
-
-@jax.named_scope("probe")
-def probed(probe: Callable, model: Any) -> Any:
-    """The result of the probe, a tree of arrays.
-
-    Raises:
-        TypeError, ValueError: the probe fails, or returns what is no array of numbers.
-    """
-    with calling("probe", probe, "of the model to arrays of numbers"):
-        return jax.tree.map(jnp.asarray, probe(model))
+    check_draws(solver, sampler, data.y.shape[0])
+    solver.check_rows(data)
+    y, weight, wanted = data.y, data.weight, solver.targets
+    if not is_traced(y, weight):
+        return None
+    total = jnp.sum(jnp.where(weight >= 0, weight, jnp.nan))
+    right = (total > 0) & (total < jnp.inf)
+    wanted = wanted[0] if isinstance(wanted, tuple) else wanted
+    if wanted in (None, "real") or sampler.combine is not None:
+        return right
+    is_class = abs(y) == 1 if wanted == "labels" else (y >= 0) & (y < wanted) & (y == jnp.floor(y))
+    weight = weight if weight.ndim == y.ndim else weight[:, None]
+    return right & jnp.all(is_class | ~(weight > 0))
 
 
 def check_key(key: Any) -> None:
@@ -214,19 +181,6 @@ def _check_columns(wanted: Any, data: Batch) -> None:
         )
 
 
-def may_be_rows(solver: Any, sampler: Any, data: Batch) -> Any:
-    """Whether traced targets and weights are such as a solver takes, () bool, as `check_rows`."""
-    y, weight, wanted = data.y, data.weight, solver.targets
-    total = jnp.sum(jnp.where(weight >= 0, weight, jnp.nan))
-    right = (total > 0) & (total < jnp.inf)
-    wanted = wanted[0] if isinstance(wanted, tuple) else wanted
-    if wanted in (None, "real") or sampler.combine is not None:
-        return right
-    is_class = (y >= 0) & (y < wanted) & (y == jnp.floor(y)) if wanted != "labels" else abs(y) == 1
-    weight = weight if weight.ndim == y.ndim else weight[:, None]
-    return right & jnp.all(is_class | ~(weight > 0))
-
-
 def check_kernels(solver: Any, data: Batch) -> None:
     """Raise for kernels of the user that are none on known rows, before a feature map."""
     kernels = [kernel for kernel in arguments_named("kernel", solver) if holds_custom(kernel)]
@@ -235,22 +189,6 @@ def check_kernels(solver: Any, data: Batch) -> None:
     if fields_of(solver).prepare is Hooks().prepare:
         for kernel in kernels:
             check_custom(as_kernel(kernel), data)
-
-
-def check_drawn(sampler: Any, run: RunState, curve: Curve, n: int) -> None:
-    """Raise if the sampler drew rows that do not exist in a chunk whose loss is not a number."""
-    wrong = np.flatnonzero(np.isnan(np.asarray(curve.loss)))
-    if sampler.full_batch or not wrong.size:
-        return
-    end = int(curve.step[wrong[0]])
-    start = int(curve.step[wrong[0] - 1]) if wrong[0] else max(0, end - 1000)
-    index = np.asarray(sampler.draw(run.sampler, jnp.int32(start), end - start))
-    wrong = index[(index < -1) | (index >= n)]
-    if wrong.size:
-        raise ValueError(
-            f"the sampler drew row {wrong[0]}, expected row numbers from 0 to {n - 1}, or -1 for "
-            "padding: mend its function draw"
-        )
 
 
 def _own_rows(data: Batch) -> Batch:
@@ -297,62 +235,13 @@ def check_combined(solver: Solver, sampler: Sampler, data: Batch) -> None:
         )
     if isinstance(solver.targets, int):
         raise ValueError(f"the sampler gives pairs, and this solver takes class numbers: {how}")
-    if has_row_entries(solver, data):
+    if solver.has_row_entries(data):
         raise ValueError(
             "the sampler gives differences of rows, and this solver has a variable for each row: "
             f"{how}"
         )
     if sampler.validate is not None and not is_traced(data.y, data.weight, data.query):
         sampler.validate(data)
-
-
-def has_row_entries(solver: Solver, data: Batch) -> bool:
-    """Whether the size of the state depends on the number of rows."""
-    n = data.y.shape[0]
-    rows = lambda n: jax.tree.map(lambda a: jax.ShapeDtypeStruct((n, *a.shape[1:]), a.dtype), data)
-    state = lambda n: jax.eval_shape(solver.init, jax.random.key(0), rows(n))
-    sizes = [[leaf.shape for leaf in jax.tree.leaves(state(size))] for size in (n, n + 1)]
-    return sizes[0] != sizes[1]
-
-
-def has_sums(solver: Solver, data: Batch) -> bool:
-    """Whether a state of `fit` holds sums over rows, or numbers for each of them."""
-    if solver.needs_all_rows or has_row_entries(solver, data):
-        return True
-    return hasattr(jax.eval_shape(solver.init, jax.random.key(0), data), "sums_of")
-
-
-def check_origin(run: Any, new: np.ndarray, has_sums: Callable) -> State:
-    """The state of a solver, unless it holds sums over other rows, or of another kernel.
-
-    Args:
-        run: the `RunState` or `StreamState` with the state.
-        new: the origin of the run which is to go on.
-        has_sums: () -> whether the state holds sums over rows, or their numbers.
-
-    Raises:
-        ValueError: it does. What is traced is not compared.
-    """
-    state = run.solver
-    if run.origin is None or is_traced(run.origin):
-        return state
-    old = np.asarray(run.origin)
-    different = (old != new) & (old != 0) & (new != 0)
-    if not different.any():
-        return state
-    has = has_sums()
-    sums_of = getattr(state, "sums_of", ("rows", "numbers") if has else ())
-    of_rows, of_numbers = "rows" in sums_of, "numbers" in sums_of
-    different &= np.array([of_rows, has, True, of_numbers, True, True])
-    if hasattr(state, "restart") and different[3]:  # goes on with other numbers
-        state, different[3] = state.restart(), False
-    if different.any():
-        others = " and ".join(name for name, flag in zip(NAMES, different, strict=True) if flag)
-        raise ValueError(
-            f"state comes from a run with other {others}: go on with what it was made with, or "
-            "begin a new run with key= (from coefficients with start=, where the solver takes them)"
-        )
-    return state
 
 
 def check_probe(probe: Any) -> None:
@@ -377,70 +266,6 @@ def check_limit(name: str, value: Any, signed: bool = False) -> None:
         )
 
 
-def _kind(leaf: Any) -> Any:
-    """The dtype of a leaf; keys of all implementations are of one kind."""
-    if not hasattr(leaf, "dtype"):  # of an edited file
-        return type(leaf)
-    return "key" if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
-
-
-def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
-    """Raise unless the fields `parts` of `state` match those of `like`.
-
-    They match if structure, shapes and dtypes are equal.
-    """
-    what = {
-        "solver": "another solver, or data of other shapes",
-        "sampler": "another sampler, or data of other shapes",
-        "pending": "batches of other rows",
-    }
-    for part in parts:
-        actual, expected = getattr(state, part), getattr(like, part)
-        shapes = [
-            [(jnp.shape(leaf), _kind(leaf)) for leaf in jax.tree.leaves(tree)]
-            for tree in (actual, expected)
-        ]
-        same = same_structure(actual, expected)
-        forms = [[shape for shape, _ in tree] for tree in shapes]
-        if same and forms[0] == forms[1] and shapes[0] != shapes[1]:
-            old, new = next((a[1], b[1]) for a, b in zip(*shapes, strict=True) if a != b)
-            raise ValueError(
-                f"state holds numbers of {old}, and this run computes in {new}: go on with rows "
-                "and settings (jax_enable_x64) of the precision that it was made with"
-            )
-        if not same or shapes[0] != shapes[1]:
-            raise ValueError(
-                f"state comes from {what[part]}: go on with the solver, sampler and "
-                "data that it was made with"
-            )
-
-
-MOST_STEPS = 2**31 - 1  # the largest value of the step counter
-
-
-def check_counters(state: Any, names: tuple[str, ...]) -> None:
-    """Raise unless the counters of a state are integers from 0 to `MOST_STEPS`.
-
-    Only known counters are checked.
-    """
-    for name in names:
-        value = getattr(state, name)
-        if np.shape(value) != ():
-            raise ValueError(
-                f"state.{name} has shape {np.shape(value)}, expected a single number: go on with "
-                "several runs in jax.vmap"
-            )
-        known = None if is_traced(value) else np.asarray(value)
-        if not jnp.issubdtype(jnp.result_type(value), jnp.integer) or (
-            known is not None and not 0 <= known <= MOST_STEPS
-        ):
-            shown = "another type" if known is None else known
-            raise ValueError(
-                f"state.{name} must be a whole number from 0 to {MOST_STEPS}, got {shown}: pass "
-                "run.state as it came"
-            )
-
-
 def check_steps(first_step: int, steps: int) -> None:
     """Raise for steps that would overflow the step counter."""
     if first_step + steps > MOST_STEPS:
@@ -454,3 +279,8 @@ def whole_number(name: str, value: Any, least: int) -> int:
     """An integer of at least `least`; floats with an integral value are converted."""
     value = int(value) if isinstance(value, float | np.floating) and value.is_integer() else value
     return checks.integer(name, value, least, 2**63 - 1)
+
+
+def whole(name: str, value: Any, least: int) -> int | None:
+    """As `whole_number`; None as it is."""
+    return None if value is None else whole_number(name, value, least)

@@ -8,7 +8,6 @@ a step: run_chunk -> batch(index) -> Solver.update
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import os
 import time
@@ -20,23 +19,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..checks import check_bytes, on_host
+from ..checks import calling, check_bytes, shown
 from ..files import DeferredInterrupt
 from ..flags import despite_flags
 from ..models import classes_of
-from ..numerics import accum_dtype, in_mesh_of, is_traced, pack_rows, shards
+from ..numerics import accum_dtype, in_mesh_of, is_traced, pack_rows, shards, two_sum
 from ..numerics.sparse_products import MIN_ROWS
 from ..objectives import Probe, decision_values
 from ..recipe import (
-    Recipe,
-    cast,
     check_positive,
-    fields_of,
-    own_buffers,
-    skip_validation,
     unwrap_static,
 )
-from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
     SECONDS,
@@ -46,72 +39,53 @@ from ..types import (
     Curve,
     Fit,
     Hooks,
+    Info,
     Lifted,
     Model,
     RunState,
     Sampler,
     Solver,
-    SparseRows,
     State,
     row_weights,
-    take,
+    rows_at,
     take_by_block,
 )
 from .checks import (
     check_arguments,
-    check_counters,
-    check_criterion,
-    check_drawn,
-    check_like,
-    check_origin,
+    check_data,
     check_rows,
     check_steps,
-    draw_rows,
-    has_sums,
-    may_be_rows,
-    probed,
-    whole_number,
+    whole,
 )
 from .compile_options import jit_by_size
-from .curve import add_info, curve_row, empty_sums, row_on_host, rows_of_curve
-from .identity import origin_of
-from .program_cache import as_argument
+from .identity import check_counters, check_like, check_origin, origin_of
+from .old import adapted, as_argument
+from .program_cache import release_programs
 from .progress import Bar
 from .saving import Saver
 
 MEMORY = 2**31  # bytes of features up to which those of all rows are made before the first step
 DRAWS, MOST_DRAWN = 256, 2**16  # steps whose rows are drawn at once, and the most rows of them
-MOST_ON_HOST = 2**21  # numbers of rows up to which NumPy lays them out: a few milliseconds
 MANY_ROWS = 50_000  # from which an update of `decomposition` may end before its tolerance
 CHECKED_ROWS = 64  # training rows at which the decision values of a result are checked
-MANY = 2**15  # rows; the checksum of fewer takes less time than to find out whether it is read
 
 
-@jax.tree_util.register_pytree_node_class
-class Old:
-    """A solver or a sampler, kept as a call, with what it holds and its hooks as attributes."""
+class Inputs(NamedTuple):
+    """What stays the same in all chunks of a run."""
 
-    def __init__(self, call: Any) -> None:
-        self.call = call
+    solver: Any  # an `Old`, as is `sampler`
+    sampler: Any
+    probe: Any  # model -> tree of arrays, as an argument of a program; or None
+    data: Batch  # the training rows
+    x: Any  # the same rows as steps read them
 
-    def tree_flatten(self) -> tuple[tuple, None]:
-        """The call as a child."""
-        return (self.call,), None
 
-    @classmethod
-    def tree_unflatten(cls, _: None, children: Any) -> Old:
-        """The inverse of `tree_flatten`."""
-        return cls(*children)
+class Lengths(NamedTuple):
+    """Numbers of steps."""
 
-    @functools.cached_property
-    def made(self) -> Any:
-        """What the call makes, once."""
-        return fields_of(self.call)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.made if name in self.made._fields else self.made.hooks, name)
+    run: int  # in this call
+    chunk: int
+    period: int | None  # between two updates of an adaptive sampler; no chunk crosses its end
 
 
 @despite_flags
@@ -200,46 +174,46 @@ def fit(
         >>> result.status
         'converged after 10 steps: tolerance 1.0e-06 met, residual 0.0e+00'
     """
-    check_arguments(solver, data, key, state, sampler, probe, tol, seconds, progress, on_interrupt)
-    saver, names, n, dtype = Saver(save), data.classes, data.y.shape[0], accum_dtype(data.x)
+    check_data(data)
+    names, dtype = data.classes, accum_dtype(data.x)
+    old, drawn, limit = adapted(solver, sampler, tol, dtype)
+    check_arguments(old, key, state, sampler, probe, tol, seconds, progress, on_interrupt)
+    saver, steps, every = Saver(save), whole("steps", steps, 0), whole("every", every, 1)
     probe = probe.matched(names) if isinstance(probe, Probe) and names is not None else probe
-    data = data._replace(classes=None)  # other names need no other programs
-    sampler = Old(as_argument(sampler or fields_of(solver).sampler or uniform(1), dtype))
-    old, limit = with_tolerance(solver, tol, dtype)
-    b, period = check_rows(old, sampler, data)
-    length = lengths(old, limit, steps, passes, every, n, b, period)
     probe = None if probe is None else as_argument(probe, dtype)
-    traced = is_traced(old, sampler, probe, data, key, state, limit)
+    right = check_rows(old, drawn, data)
+    traced = is_traced(old, drawn, probe, data, key, state, limit)
+    length = lengths(old, drawn, limit, data.y.shape[0], (steps, passes, every))
+    stops = tol is not None or (steps is None and passes is None)
     if traced and (seconds is not None or save is not None):
         raise ValueError("seconds and save work outside of jit, vmap and grad only")
-    if traced and period is not None and state is not None:
+    if traced and length.period is not None and state is not None:
         raise ValueError("inside a transformation an adaptive sampler cannot go on from a state")
-    origin = origin_of(old.call, data if n <= MANY or has_sums(old, data) else None, names)
-    data, x = placed(old, sampler, data, traced)
-    run = (
-        begin(old, sampler, key, data)
-        if state is None
-        else resume(old, sampler, data, state, origin)
-    )
-    inputs, stops = (
-        (old, sampler, probe, data, x),
-        tol is not None or (steps is None and passes is None),
-    )
+    origin = origin_of(old, data, names)
+    # without the names, as others need no other programs
+    inputs = placed(old, drawn, probe, data._replace(classes=None), traced)
+    release_programs()
+    run = begin(inputs, key) if state is None else resume(inputs, state, origin)
+    saver.check(run)
     if tol is not None and old.residual_of != "data":
-        check_criterion(run_chunk.eval_shape(*inputs, run, limit, None, table=1)[1].probe)
+        value = run_chunk.eval_shape(inputs, run, limit, None, table=1)[1].probe
+        if getattr(value, "shape", None) != ():
+            raise ValueError(
+                f"the probe must give one number to compare with tol, got {shown(value)}: return "
+                "one, or give steps and no tol"
+            )
     if traced:
         run, curve, cause = *scan_chunks(inputs, run, limit, length, stops), STEPS
     else:
-        host = stops, origin, saver, progress, seconds
-        run, curve, cause = run_on_host(inputs, run, limit, length, *host)
-        check_drawn(sampler, run, curve, n)
+        how = saver, origin, progress, seconds
+        run, curve, cause = run_on_host(inputs, run, limit, length, stops, *how)
     # a second Ctrl-C does not lose the run
     with DeferredInterrupt() if cause == INTERRUPTED else contextlib.nullcontext():
-        model, finite = conclude(old, run.solver, data, data, last_loss(curve, traced))
-        if is_traced(data.y, data.weight):
-            model, finite = nan_unless(may_be_rows(old, sampler, data), model, finite)
-        kept = run.solver if traced else own_buffers(run.solver, (data, state))
-        ended, run = jax.device_put(np.int32(cause)), run._replace(solver=kept, origin=origin)
+        rows, loss = inputs.data, last_loss(curve, traced)
+        model, finite = conclude(old, run.solver, rows, rows, loss)
+        if right is not None:
+            model, finite = jax.tree.map(lambda a: nan_unless(right, a), model), finite & right
+        ended, run = jax.device_put(np.int32(cause)), run._replace(origin=origin)
         result = Fit(model, run, curve, limit, finite, ended, classes_of(old.targets, names))
         return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
 
@@ -250,23 +224,20 @@ def fit_once(solver: Any, data: Batch, key: Array, tol: Any) -> Fit:
 
     It is for the estimators, which checked all but the values of the rows.
     """
-    old, limit = with_tolerance(solver, tol, accum_dtype(data.x))
-    sampler = Old(as_argument(old.sampler, limit.dtype))
+    old, sampler, limit = adapted(solver, None, tol, accum_dtype(data.x))
     check_rows(old, sampler, data)
-    data, x = placed(old, sampler, data, False)
-    run, row, model, finite = run_once(old, sampler, key, data, x, limit)
+    run, row, model, finite = run_once(placed(old, sampler, None, data, False), key, limit)
     curve = jax.tree.map(lambda a: np.asarray(a)[None], row)
     return Fit(model, run, curve, limit, finite, np.int32(STEPS))
 
 
 @jit_by_size()
-def run_once(
-    solver: Any, sampler: Any, key: Array, data: Batch, x: Any, limit: Any
-) -> tuple[RunState, Curve, Model, Array]:
+def run_once(inputs: Inputs, key: Array, limit: Any) -> tuple[RunState, Curve, Model, Array]:
     """The whole run of one step."""
-    run = begin(solver, sampler, key, data._replace(x=x))
-    run, row = run_chunk(solver, sampler, None, data, x, run, limit, None, table=1)
-    return run, row, *conclude(solver, run.solver, data, data, row.loss)
+    data = inputs.data
+    run = begin(inputs._replace(data=data._replace(x=inputs.x)), key)
+    run, row = run_chunk(inputs, run, limit, None, table=1)
+    return run, row, *conclude(inputs.solver, run.solver, data, data, row.loss)
 
 
 # The compiled part
@@ -274,30 +245,18 @@ def run_once(
 
 @jit_by_size(static_argnames=("table",))
 def run_chunk(
-    solver: Any,
-    sampler: Any,
-    probe: Any,
-    data: Batch,
-    x: Any,
-    run: RunState,
-    limit: Any,
-    count: Any,
-    *,
-    table: int,
+    inputs: Inputs, run: RunState, limit: Any, count: Any, *, table: int
 ) -> tuple[RunState, Curve]:
     """`count` steps from `run`: the next run, and a row of the curve.
 
     Args:
-        solver: an `Old`, as is `sampler`.
-        sampler: draws the rows of the steps.
-        probe: model -> tree of arrays, or None.
-        data: the training rows.
-        x: the same rows as steps read them.
+        inputs: of the run.
         run: the state at the start.
         limit: () the run is done once its criterion is at most this; nan: never.
         count: () int32; None: `table`, by a loop that has a reverse-mode derivative.
         table: steps whose rows are drawn at once; structure.
     """
+    solver, sampler, probe, data, x = inputs
     n, probe, adaptive = data.y.shape[0], unwrap_static(probe), sampler.period is not None
     rows = data._replace(x=x, weight=weight_of(sampler, data))
     blocks = sampler.blocks if shards(n) > 1 else 1  # rows on several devices are taken there
@@ -309,7 +268,7 @@ def run_chunk(
             return rows._replace(index=index)
         if blocks > 1:
             return take_by_block(rows, index, blocks)
-        drawn = take(rows, index, copy=False)
+        drawn = rows_at(rows, index, copy=False)
         return drawn if sampler.combine is None else sampler.combine(solver.prepare(drawn))
 
     # compiled: `eval_shape` and the loop trace it once
@@ -319,8 +278,8 @@ def run_chunk(
         """The carry after `length` steps, whose rows are drawn outside of the loop: cheaper."""
         indices, exist = jnp.zeros((table, 1), jnp.int32), True
         if not sampler.full_batch:
-            drawn = draw_rows(sampler, run.sampler, run.step + first, table, n)
-            indices, exist = existing_rows(drawn, n, blocks, length)
+            now = run.sampler, run.step + first
+            indices, exist = draw_rows(sampler, *now, table, n, blocks, length)
 
         def body(k: Any, carry: tuple) -> tuple:
             state, sums, feedback, exists = carry
@@ -347,7 +306,10 @@ def run_chunk(
     state, (sums, support), feedback, exist = carry
     sampler_state = sampler.feedback(run.sampler, *feedback) if adaptive else run.sampler
     sums = sums.at[0].set(jnp.where(exist, sums[0], jnp.nan))  # of the losses
-    value = None if probe is None else probed(probe, solver.model(state, data))
+    value = None
+    if probe is not None:
+        with calling("probe", probe, "of the model to arrays of numbers"):
+            value = jax.tree.map(jnp.asarray, probe(solver.model(state, data)))
     row = curve_row((sums, support), run.step, table if count is None else count, value)
     criterion = row.residual if solver.residual_of == "data" or probe is None else value
     done = criterion <= limit if jnp.shape(criterion) == () else jnp.zeros((), bool)
@@ -363,12 +325,26 @@ def weight_of(sampler: Any, data: Batch) -> Array:
     return weight[:, None] * data.weight / jnp.where(rows.weight > 0, rows.weight, 1)[:, None]
 
 
-def existing_rows(index: Array, n: int, blocks: int, count: Any) -> tuple[Array, Array]:
-    """The drawn row numbers (steps, b), and whether those of the first `count` steps exist, ().
+def draw_rows(
+    sampler: Any, state: State, step: Any, table: int, n: int, blocks: int, count: Any
+) -> tuple[Array, Array]:
+    """The rows of `table` steps, (table, b), and whether those of the first `count` exist, ().
 
     Numbers out of range become -1, padding: else steps would read other rows. With `blocks`, part j
     of a draw is from the j-th block of the rows.
+
+    Raises:
+        TypeError, ValueError: the sampler's function fails, or gives other arrays.
     """
+    form, shape = "(state, step, count) -> (count, b) row numbers", (table, sampler.rows(n))
+    with calling("draw of the sampler", sampler.draw, form):
+        index = sampler.draw(state, step, table)
+    is_integer = hasattr(index, "dtype") and jnp.issubdtype(index.dtype, jnp.integer)
+    if not is_integer or index.shape != shape:
+        raise ValueError(
+            f"draw of the sampler must give integers of shape {shape}, (count, rows of a step), "
+            f"got {shown(index)}"
+        )
     size = n // blocks
     first = jnp.repeat(size * jnp.arange(blocks, dtype=index.dtype), index.shape[1] // blocks)
     exists = (index == -1) | ((index >= first[None, :]) & (index < first[None, :] + size))
@@ -377,7 +353,7 @@ def existing_rows(index: Array, n: int, blocks: int, count: Any) -> tuple[Array,
 
 
 def scan_chunks(
-    inputs: tuple, run: RunState, limit: Any, length: Lengths, stops: bool
+    inputs: Inputs, run: RunState, limit: Any, length: Lengths, stops: bool
 ) -> tuple[RunState, Curve]:
     """The run as part of another program; once it is done, the curve repeats its last row."""
     steps, every, period = length
@@ -387,11 +363,11 @@ def scan_chunks(
     def advance(carry: tuple, count: int) -> tuple[RunState, Curve]:
         run, row = carry
         # the derivative makes the chunk again, and stores none of its steps
-        make = jax.checkpoint(lambda run: run_chunk(*inputs, run, limit, None, table=count))
+        make = jax.checkpoint(lambda run: run_chunk(inputs, run, limit, None, table=count))
         repeat = lambda run: (run, row._replace(evals=jnp.zeros_like(row.evals)))
         return lax.cond(run.done, repeat, make, run) if stops else make(run)
 
-    types = jax.eval_shape(lambda run: run_chunk(*inputs, run, limit, None, table=every)[1], run)
+    types = jax.eval_shape(lambda run: run_chunk(inputs, run, limit, None, table=every)[1], run)
     carry = run, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), types)
     body = lambda carry, _: (new := advance(carry, every), new[1])
     carry, curve = lax.scan(body, carry, length=steps // every)
@@ -402,88 +378,127 @@ def scan_chunks(
 
 
 def run_on_host(
-    inputs: tuple,
+    inputs: Inputs,
     run: RunState,
     limit: Any,
     length: Lengths,
     stops: bool,
-    origin: Any,
     saver: Saver,
+    origin: Any,
     progress: bool,
     seconds: float | None,
 ) -> tuple[RunState, Curve, int]:
     """The run as a Python loop, which may stop after any chunk, its curve, and why it ended."""
-    (solver, sampler, *_), (steps, every, period) = inputs, length
+    steps, every, period = length
     start, first, rows, cause = time.monotonic(), int(run.step), [], STEPS
-    end, single = first + steps, every == 1 and solver.tol is not None
+    n, end, run = inputs.data.y.shape[0], first + steps, run._replace(origin=None)
     check_steps(first, steps)
-    run = run._replace(origin=None)
-    saver.check(run)
-    most = max(1, min(DRAWS, MOST_DRAWN // sampler.rows(inputs[3].y.shape[0])))
-    table = 1 if single else every if period is not None else most
+    table = max(1, min(DRAWS, MOST_DRAWN // inputs.sampler.rows(n)))
+    if period is not None or (every == 1 and inputs.solver.tol is not None):
+        table = every
     with contextlib.closing(Bar(steps, "steps")) if progress else contextlib.nullcontext() as bar:
         try:
             while int(run.step) < end and not (stops and bool(run.done)):
                 step = int(run.step)
                 count = min(every, end - step, period - step % period if period else every)
-                pair = run_chunk(*inputs, run, limit, np.int32(count), table=table)
+                pair = run_chunk(inputs, run, limit, np.int32(count), table=table)
                 pair = jax.block_until_ready(pair)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
                     run = pair[0]
                     rows.append(row_on_host(pair[1]))
                     saver.save(run._replace(origin=origin))
                 if bar:
-                    text = (
-                        f"loss {float(rows[-1].loss):.3g}, residual {float(rows[-1].residual):.2g}"
-                    )
+                    text = f"loss {rows[-1].loss:.3g}, residual {rows[-1].residual:.2g}"
                     bar.show(int(run.step) - first, text)
                 is_late = seconds is not None and time.monotonic() - start > seconds
                 if is_late and int(run.step) < end:
-                    return run, rows_of_curve(rows, None), SECONDS
+                    cause = SECONDS
+                    break
         except KeyboardInterrupt:  # the result of the last complete chunk is kept
             cause = INTERRUPTED
-    like = None if rows else run_chunk.eval_shape(*inputs, run, limit, None, table=1)[1]
+    like = None if rows else run_chunk.eval_shape(inputs, run, limit, None, table=1)[1]
     return run, rows_of_curve(rows, like), cause
+
+
+# The curve
+
+# (4,) sum of losses, last residual, evaluations and their rounding; () int32 support
+Sums = tuple[Array, Array]
+
+
+def empty_sums(info: Info) -> Sums:
+    """The sums over no steps, for infos of these types."""
+    return jnp.zeros(4, info.loss.dtype), jnp.zeros((), jnp.int32)
+
+
+def add_info(sums: Sums, info: Info) -> Sums:
+    """The sums with one more step."""
+    floats, _ = sums
+    evals = two_sum(floats[2], floats[3], info.evals.astype(floats.dtype))
+    residual = jnp.asarray(info.residual, floats.dtype)
+    floats = jnp.stack([floats[0] + info.loss, residual, *evals])
+    return floats, jnp.asarray(info.support, jnp.int32)
+
+
+def curve_row(sums: Sums, step: Array, count: Any, probe: Any) -> Curve:
+    """The row of the curve for a chunk of steps.
+
+    Args:
+        sums: over the steps of the chunk.
+        step: () int32, number of steps before the chunk.
+        count: number of steps in the chunk, () or a Python integer.
+        probe: result of the probe.
+    """
+    # The barrier keeps a division: by a constant, XLA compiles a product with its inverse, which
+    # rounds differently.
+    steps = lax.optimization_barrier(jnp.asarray(count, jnp.int32))
+    (loss, residual, evals, rounding), support = sums
+    residual = jnp.where(steps > 0, residual, jnp.full_like(residual, jnp.nan))
+    # saturates instead of overflowing
+    step = jnp.minimum(step, jnp.iinfo(jnp.int32).max - steps) + steps
+    mean_loss = loss / steps.astype(loss.dtype)
+    return Curve(step, mean_loss, residual, support, evals + rounding, probe)
+
+
+def row_on_host(row: Curve) -> Curve:
+    """A row of the curve, on the host where it is of numbers."""
+    return jax.tree.map(lambda a: a if _is_key(a) else np.asarray(a), row)
+
+
+def rows_of_curve(rows: list[Curve], like: Any) -> Curve:
+    """The rows of the curve as one table; without rows an empty one, of the types of `like`."""
+    if not rows:
+        return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
+    # by NumPy, as JAX compiles a program for each number of rows
+    stack = lambda *a: jnp.stack(a) if _is_key(a[0]) else np.stack(a)
+    return jax.device_put(jax.tree.map(stack, *rows))
+
+
+def _is_key(a: Any) -> bool:
+    return jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
 
 
 # Before and after
 
 
-class Lengths(NamedTuple):
-    """Numbers of steps."""
-
-    run: int  # in this call
-    chunk: int
-    period: int | None  # between two updates of an adaptive sampler; no chunk crosses its end
-
-
-def lengths(
-    solver: Any,
-    limit: Any,
-    steps: Any,
-    passes: Any,
-    every: Any,
-    n: int,
-    b: int,
-    period: int | None,
-) -> Lengths:
-    """How many steps a run makes, and a chunk of it."""
+def lengths(solver: Any, sampler: Any, limit: Any, n: int, asked: tuple) -> Lengths:
+    """How many steps a run makes, and a chunk of it; `asked` are steps, passes and every."""
+    (steps, passes, every), iterates = asked, solver.tol is not None
+    b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
+    if not all(each is None or (isinstance(each, int) and each >= 1) for each in (b, period)):
+        raise ValueError(f"rows and period of the sampler must be at least 1, got {b} and {period}")
+    a_pass = -(-n // b)
     if steps is not None and passes is not None:
         raise ValueError("steps and passes say the same: give one of them")
-    a_pass, iterates = -(-n // b), solver.tol is not None
     if passes is not None:
         check_positive(passes=passes)
         steps = math.ceil(float(passes) * n / b)
-    elif steps is not None:
-        steps = whole_number("steps", steps, 0)
-    else:  # updates on a part of the rows read all of them once
+    elif steps is None:  # updates on a part of the rows read all of them once
         goes_on = iterates and (is_traced(limit) or not np.isnan(limit))
         steps = max(most_updates(n), a_pass) if goes_on else 10 * a_pass
-    if every is not None:
-        every = whole_number("every", every, 1)
-    elif period is not None:
+    if every is None and period is not None:
         every = max(1, steps)
-    else:  # an update that goes on until a tolerance is met is a chunk
+    elif every is None:  # an update that goes on until a tolerance is met is a chunk
         every = 1 if iterates else default_every(steps, a_pass, solver.needs_all_rows)
     return Lengths(steps, every if period is None else min(every, period), period)
 
@@ -507,42 +522,17 @@ def default_every(steps: int, one_pass: int, needs_all_rows: bool) -> int:
     return next((e for e in range(length, length // 2, -1) if steps % e == 0), length)
 
 
-def with_tolerance(solver: Any, tol: Any, dtype: Any) -> tuple[Old, Any]:
-    """The solver that stops its updates at `tol`, if it does, and the tolerance of the run.
-
-    That is nan for none. A solver with a tolerance of its own has that, even if all steps are made.
-    """
-    fields = fields_of(solver)
-    own = fields.hooks.tol
-    if tol is None:
-        tol = own if fields.residual_of == "data" else None
-    elif own is not None:
-        if not (isinstance(own, float) and own == 0):  # 0: of rows that were not read
-            check_positive(tol=tol)
-        with skip_validation():  # the solver was checked when it was created
-            solver = solver.bind(tol=tol) if isinstance(solver, Recipe) else solver
-    known = tol if isinstance(tol, jax.core.Tracer) else float(np.nan if tol is None else tol)
-    return Old(as_argument(solver, dtype)), cast(known, dtype)
-
-
-def placed(solver: Any, sampler: Any, data: Batch, traced: bool) -> tuple[Batch, Any]:
+def placed(solver: Any, sampler: Any, probe: Any, data: Batch, traced: bool) -> Inputs:
     """The rows, as features if these are small, and `x` as steps read them fastest."""
-    reads_all = solver.needs_all_rows or sampler.full_batch
-    if reads_all or rows_that_fit(solver, data) == data.y.shape[0]:
-        data = data if has_no_map(solver, data) else prepare(solver, data)
-    if not reads_all:
-        # packing pays off from MIN_ROWS rows a step on
-        few = traced or sampler.rows(data.y.shape[0]) < MIN_ROWS
-        packed = None if few else pack_rows(data.x)
-        return data, data.x if packed is None else packed
-    rows = data
-    # of few numbers by NumPy, as a program would have to be compiled; sparse rows as they are,
-    # since they keep their packed form
-    is_large = on_host(data.x) is None or data.x.size > MOST_ON_HOST
-    if solver.layout is not Hooks().layout and not isinstance(data.x, SparseRows) and is_large:
-        rows = data._replace(x=layout_of(solver, data))
+    n, reads_all = data.y.shape[0], solver.needs_all_rows or sampler.full_batch
+    if not has_no_map(solver, data) and (reads_all or rows_that_fit(solver, data) == n):
+        data = prepare(solver, data)
+    # packing pays off from MIN_ROWS rows a step on
+    packs = not reads_all and not traced and sampler.rows(n) >= MIN_ROWS
+    packed = pack_rows(data.x) if packs else None
     # outside of the program, as a kernel chooses how to compute distances by the values of the rows
-    return data, solver.layout(rows).x
+    x = solver.layout(data).x if reads_all else data.x
+    return Inputs(solver, sampler, probe, data, x if packed is None else packed)
 
 
 def has_no_map(solver: Any, data: Batch) -> bool:
@@ -560,51 +550,47 @@ def rows_that_fit(solver: Any, data: Batch) -> int:
 
 
 prepare = jax.jit(lambda solver, data: solver.prepare(data))
-layout_of = jax.jit(lambda solver, data: solver.layout(data).x)
 
 
 @jit_by_size(once=True)
-def begin(solver: Any, sampler: Any, key: Array, data: Batch) -> RunState:
+def begin(inputs: Inputs, key: Array) -> RunState:
     """The run before its first step.
 
     Of features that are not made before, `solver.init` reads as many evenly spread rows as fit, if
-    its state has the same shapes on them as on all.
+    its state has the same shapes on them as on all; of combined rows those of the first steps.
     """
-    n, rows, most = data.y.shape[0], data, rows_that_fit(solver, data)
+    solver, sampler, _, data, _ = inputs
+    n, most = data.y.shape[0], rows_that_fit(solver, data)
     solver_key, sampler_key = jax.random.split(key)
     sampler_state = sampler.init(sampler_key, row_weights(data))
+    rows = data
     if sampler.combine is not None:
-        rows = combined_rows(solver, sampler, sampler_state, data, most)
+        steps = max(1, min(n, most) // sampler.rows(n))
+        index, _ = draw_rows(sampler, sampler_state, 0, steps, n, 1, steps)
+        combined = jax.vmap(lambda i: sampler.combine(solver.prepare(rows_at(data, i))))(index)
+        rows = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), combined)
     elif most < n:
-        part, shapes = evenly_spread(data, most), []
-        for each in (data, part):
-            shapes.append(jax.tree.map(jnp.shape, jax.eval_shape(solver.init, solver_key, each)))
-        rows = part if shapes[0] == shapes[1] else data
+        part = evenly_spread(data, most)
+        shapes = lambda rows: jax.tree.map(jnp.shape, jax.eval_shape(solver.init, key, rows))
+        rows = part if shapes(part) == shapes(data) else data
     state, zero = solver.init(solver_key, rows), jnp.zeros((), jnp.int32)
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     check_bytes("the numbers of the solver's state", size, "lower its sizes, such as budget")
+    # the barrier keeps arrays of the state apart from those of the rows: a state may be donated
+    state = lax.optimization_barrier(state)
     return RunState(state, sampler_state, zero, jnp.zeros((), bool))
-
-
-def combined_rows(solver: Any, sampler: Any, state: State, data: Batch, most: int) -> Batch:
-    """Combined rows of the first steps, about as many as there are rows, or `most`."""
-    n = data.y.shape[0]
-    steps = max(1, min(n, most) // sampler.rows(n))
-    index, _ = existing_rows(draw_rows(sampler, state, 0, steps, n), n, 1, steps)
-    batch = lambda index: sampler.combine(solver.prepare(take(data, index)))
-    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), jax.vmap(batch)(index))
 
 
 def evenly_spread(data: Batch, k: int) -> Batch:
     """k of the rows, evenly spread."""
-    return take(data, jnp.asarray(np.arange(k) * data.weight.shape[0] // k, jnp.int32))
+    return rows_at(data, jnp.asarray(np.arange(k) * data.weight.shape[0] // k, jnp.int32))
 
 
-def resume(solver: Any, sampler: Any, data: Batch, state: RunState, origin: Any) -> RunState:
+def resume(inputs: Inputs, state: RunState, origin: Any) -> RunState:
     """`state`, checked and ready to go on."""
-    check_like(state, begin.eval_shape(solver, sampler, jax.random.key(0), data))
+    check_like(state, begin.eval_shape(inputs, jax.random.key(0)))
     check_counters(state, ("step",))
-    kept = check_origin(state, origin, lambda: has_sums(solver, data))
+    kept = check_origin(state, origin, lambda: inputs.solver.has_sums(inputs.data))
     step, done = jnp.asarray(state.step, jnp.int32), jnp.zeros((), bool)
     return RunState(kept, state.sampler, step, done)
 
@@ -635,8 +621,7 @@ def conclude(
     return model, finite & jnp.all(row_finite | (row_weights(rows).weight <= 0))
 
 
-def nan_unless(right: Any, model: Any, finite: Any) -> tuple[Any, Any]:
-    """The model, of nan where traced targets or weights are none."""
-    is_real = lambda a: hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.floating)
-    nan_of = lambda a: jnp.where(right, a, jnp.nan) if is_real(a) else a
-    return jax.tree.map(nan_of, model), finite & right
+def nan_unless(right: Any, a: Any) -> Any:
+    """An array of the model, of nan where traced targets or weights are none."""
+    is_real = hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.floating)
+    return jnp.where(right, a, jnp.nan) if is_real else a

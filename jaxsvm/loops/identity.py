@@ -1,28 +1,25 @@
-"""Of which rows, numbers and names a state is, by checksums."""
+"""Which run a state goes on with: of the same form, and of which rows, numbers and names."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import numbers
 import weakref
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ..closures import Closure
 from ..numerics import is_traced
-from ..recipe import Recipe, unwrap_static
-from ..types import Batch, Lifted
+from ..types import Batch, Lifted, State, same_structure
 
-FREE = ("tol", "start")  # arguments that a run may change: its end, and what its first step reads
-SPACES = ("kernel", "phi", "space")  # those that say in which space a function lies
 NAMES = (
     *("rows or targets", "weights", "kernels or features", "numbers or functions"),
     *("names of classes", "names of columns"),
 )
+MANY = 2**15  # rows; fewer are read in less time than it takes to find out whether to
 _known: dict[int, tuple[Any, int]] = {}  # checksums of arrays on a device, which do not change
 
 
@@ -30,13 +27,16 @@ def origin_of(solver: Any, data: Batch | None, names: Any) -> np.ndarray:
     """Of what a state is, (6,) uint32, as `NAMES`; 0 where it is not known.
 
     Args:
-        solver: a call, with its numbers in the dtype of the run.
+        solver: as `fit` keeps it, with its numbers in the dtype of the run.
         data: the rows, or None. Features are not known: their rounding differs between versions.
+            Many rows are read only where the state holds sums over them.
         names: of classes and columns, `models.Classes`; None: not known.
     """
+    if data is not None and data.y.shape[0] > MANY and not solver.has_sums(data):
+        data = None
     rows, weight = ((), ()) if data is None else ((data.y, data.query), data.weight)
     rows = rows if data is None or isinstance(data, Lifted) else (data.x, *rows)
-    space, rest = words_of(solver)
+    space, rest = solver.words()
     words = ((), ()) if names is None else (names.names, names.columns)
     # 0, 0.0 and False are one name
     plain = lambda name: repr(float(name) if isinstance(name, numbers.Real) else name)
@@ -71,36 +71,98 @@ def _bytes_of(a: Any) -> bytes:
     return kept[1].to_bytes(4, "little")
 
 
-def words_of(thing: Any) -> tuple[list, list]:
-    """What a call is, as words and arrays: its kernels and feature maps, and all else.
+def check_origin(run: Any, new: np.ndarray, has_sums: Callable) -> State:
+    """The state of a solver, unless it holds sums over other rows, or of another kernel.
 
-    Functions count by their names.
+    Args:
+        run: the `RunState` or `StreamState` with the state.
+        new: the origin of the run which is to go on.
+        has_sums: () -> whether the state holds sums over rows, or their numbers.
+
+    Raises:
+        ValueError: it does. What is traced is not compared.
     """
-    space: list = []
-    rest: list = []
+    state = run.solver
+    if run.origin is None or is_traced(run.origin):
+        return state
+    old = np.asarray(run.origin)
+    different = (old != new) & (old != 0) & (new != 0)
+    if not different.any():
+        return state
+    has = has_sums()
+    sums_of = getattr(state, "sums_of", ("rows", "numbers") if has else ())
+    of_rows, of_numbers = "rows" in sums_of, "numbers" in sums_of
+    different &= np.array([of_rows, has, True, of_numbers, True, True])
+    if hasattr(state, "restart") and different[3]:  # goes on with other numbers
+        state, different[3] = state.restart(), False
+    if different.any():
+        others = " and ".join(name for name, flag in zip(NAMES, different, strict=True) if flag)
+        raise ValueError(
+            f"state comes from a run with other {others}: go on with what it was made with, or "
+            "begin a new run with key= (from coefficients with start=, where the solver takes them)"
+        )
+    return state
 
-    def add(thing: Any, words: list) -> None:
-        thing = unwrap_static(thing)
-        if isinstance(thing, Recipe):
-            factory, args, kwargs = thing.call()
-            words.append(f"{factory.__module__}.{factory.__qualname__}")
-            for name, value in inspect.signature(factory).bind(*args, **kwargs).arguments.items():
-                if name not in FREE:
-                    add(value, space if name in SPACES else words)
-        elif isinstance(thing, functools.partial):
-            add((thing.func, thing.args, thing.keywords), words)
-        elif isinstance(thing, Closure):
-            add((thing.template.function, thing.values), words)
-        elif not jax.tree_util.all_leaves([thing]):
-            for part in jax.tree.leaves(thing, is_leaf=lambda node: isinstance(node, Recipe)):
-                add(part, words)
-        elif isinstance(thing, float | complex) or hasattr(thing, "dtype"):
-            words.append(np.asarray(thing) if isinstance(thing, float | complex) else thing)
-        elif callable(thing):
-            name = getattr(thing, "__qualname__", type(thing).__qualname__)
-            words.append(f"{getattr(thing, '__module__', '')}.{name}")
-        else:
-            words.append(repr(thing))
 
-    add(thing, rest)
-    return space, rest
+def _kind(leaf: Any) -> Any:
+    """The dtype of a leaf; keys of all implementations are of one kind."""
+    if not hasattr(leaf, "dtype"):  # of an edited file
+        return type(leaf)
+    return "key" if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
+
+
+def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
+    """Raise unless the fields `parts` of `state` match those of `like`.
+
+    They match if structure, shapes and dtypes are equal.
+    """
+    what = {
+        "solver": "another solver, or data of other shapes",
+        "sampler": "another sampler, or data of other shapes",
+        "pending": "batches of other rows",
+    }
+    for part in parts:
+        actual, expected = getattr(state, part), getattr(like, part)
+        shapes = [
+            [(jnp.shape(leaf), _kind(leaf)) for leaf in jax.tree.leaves(tree)]
+            for tree in (actual, expected)
+        ]
+        same = same_structure(actual, expected)
+        forms = [[shape for shape, _ in tree] for tree in shapes]
+        if same and forms[0] == forms[1] and shapes[0] != shapes[1]:
+            old, new = next((a[1], b[1]) for a, b in zip(*shapes, strict=True) if a != b)
+            raise ValueError(
+                f"state holds numbers of {old}, and this run computes in {new}: go on with rows "
+                "and settings (jax_enable_x64) of the precision that it was made with"
+            )
+        if not same or shapes[0] != shapes[1]:
+            raise ValueError(
+                f"state comes from {what[part]}: go on with the solver, sampler and "
+                "data that it was made with"
+            )
+
+
+MOST_STEPS = 2**31 - 1  # the largest value of the step counter
+
+
+def check_counters(state: Any, names: tuple[str, ...]) -> None:
+    """Raise unless the counters of a state are integers from 0 to `MOST_STEPS`.
+
+    Only known counters are checked.
+    """
+    for name in names:
+        value = getattr(state, name)
+        if np.shape(value) != ():
+            raise ValueError(
+                f"state.{name} has shape {np.shape(value)}, expected a single number: go on with "
+                "several runs in jax.vmap"
+            )
+        known = None if is_traced(value) else np.asarray(value)
+        if not jnp.issubdtype(jnp.result_type(value), jnp.integer) or (
+            known is not None and not 0 <= known <= MOST_STEPS
+        ):
+            shown = "another type" if known is None else known
+            raise ValueError(
+                f"state.{name} must be a whole number from 0 to {MOST_STEPS}, got {shown}: pass "
+                "run.state as it came"
+            )

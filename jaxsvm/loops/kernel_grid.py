@@ -13,7 +13,7 @@ from ..numerics import accum_dtype
 from ..recipe import sharing_of
 from ..types import Batch, Certificate
 from .grid_runs import Grid, GridJob
-from .program_cache import as_argument
+from .old import as_argument
 from .threads import run_jobs
 
 SHARED_BYTES = 2**31  # of what runs share, where the call names no `memory`

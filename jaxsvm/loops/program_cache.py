@@ -15,7 +15,6 @@ import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 from ..checks import as_path, caller_stacklevel
-from ..recipe import as_static, cast
 
 MOST_MAPS = 30_000  # of memory, before the package lets its programs go; Linux allows 65,530
 _calls = itertools.count(1)
@@ -96,24 +95,16 @@ def user_cache_folder() -> str:
     return os.path.join(base, "jaxsvm")
 
 
-def as_argument(node: Any, dtype: Any) -> Any:
-    """A solver, sampler or probe as an argument of a compiled function.
-
-    Its numbers are cast to `dtype`.
-    """
-    if next(_calls) % 256 == 0:
-        release_programs()
-    node = as_static(node)
-    return cast(node, dtype)
-
-
 def release_programs() -> None:
     """Clear the caches of the package's compiled functions if the process has many memory maps.
 
+    Every 256th call looks at that.
     They keep the programs of functions that are gone, such as a probe of each turn of a loop. Each
     takes up to 114 maps of memory; without room for another, XLA crashes. JAX compiles anew what is
     still in use. Functions of other packages keep their programs. It is for Linux alone.
     """
+    if next(_calls) % 256:
+        return
     try:
         with open("/proc/self/maps", "rb") as maps:
             if sum(1 for _ in maps) <= MOST_MAPS:

@@ -12,7 +12,7 @@ from ..numerics import accum_dtype, in_mesh_of, is_traced
 from ..recipe import unwrap_static
 from ..types import Batch, Info, Solver, State, check_batch, same_structure
 from .checks import check_solver
-from .program_cache import as_argument
+from .old import as_argument
 
 
 @in_mesh_of("batch")

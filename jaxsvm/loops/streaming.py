@@ -29,7 +29,7 @@ from ..models import classes_of
 from ..numerics import accum_dtype, depends_on
 from ..numerics.sharding import ROWS, auto_axes, example_mesh, split_rows
 from ..objectives import Probe
-from ..recipe import check_choice, fields_of, register, unwrap_static
+from ..recipe import as_static, check_choice, fields_of, register, unwrap_static
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
@@ -44,22 +44,16 @@ from ..types import (
     State,
 )
 from .checks import (
-    MOST_STEPS,
-    check_counters,
     check_key,
-    check_like,
-    check_origin,
     check_probe,
     check_solver,
     check_targets,
-    has_row_entries,
     whole_number,
 )
 from .chunks import FirstNames, HostChunk, host_chunks
-from .curve import add_info, curve_row, empty_sums, rows_of_curve
-from .fitting import Old, conclude
-from .identity import origin_of
-from .program_cache import as_argument
+from .fitting import add_info, conclude, curve_row, empty_sums, rows_of_curve
+from .identity import MOST_STEPS, check_counters, check_like, check_origin, origin_of
+from .old import Old, as_argument
 from .progress import Bar
 from .saving import Saver
 
@@ -310,7 +304,7 @@ def _plan(
             f"of {batch} rows: give another batch_size; or, to go on from a state, fewer devices"
         )
     like, dtype = no_rows(first, 1), accum_dtype(first.x)
-    per_row = has_row_entries(solver, like)
+    per_row = Old(as_static(solver)).has_row_entries(like)
     if per_row and mesh is not None:
         raise ValueError(
             "this solver has a state for each row, and a stream on a mesh keeps none: take one "
@@ -339,7 +333,7 @@ def _plan(
 
 def _start(plan: StreamPlan, key: Any, state: StreamState | None, first: Batch) -> StreamState:
     """The stream before its first row; or `state`, checked and copied."""
-    origin = origin_of(plan.solver, None, plan.names.classes)
+    origin = origin_of(Old(plan.solver), None, plan.names.classes)
     pending = no_rows(plan.like, plan.batch)
     if state is None:
         data = first if plan.mesh is None else shard(first, plan.mesh)
@@ -471,7 +465,7 @@ def _concatenate(*parts: Batch) -> Batch:
 
 def _on_devices(plan: StreamPlan, state: Any) -> StreamState:
     """The state to save or return, with the names that chunks have told."""
-    origin = origin_of(plan.solver, None, plan.names.classes)
+    origin = origin_of(Old(plan.solver), None, plan.names.classes)
     return jax.device_put(state._replace(pending=plan.place(state.pending), origin=origin))
 
 

@@ -16,9 +16,9 @@ from ..objectives import decision_values
 from ..recipe import fields_of, unwrap_static
 from ..samplers import uniform
 from ..types import Array, Batch, Hooks, Lifted, SparseRows, take
-from .fitting import MANY_ROWS, Old, begin, fit
+from .fitting import MANY_ROWS, Inputs, begin, fit
 from .grid_runs import Grid, GridJob
-from .program_cache import as_argument
+from .old import Old, as_argument
 from .threads import may_overlap, run_jobs
 
 RETAINED_BYTES = 2**31  # of features that are computed once for all runs of a program
@@ -211,7 +211,7 @@ def _fit_cells(
         train, held = data._replace(weight=weight), take(plain, rows)
         solver = as_argument(solver_of(first_own), accum_dtype(train.x))
         sampler = as_argument(first.sampler or uniform(1), accum_dtype(train.x))
-        before = begin(Old(solver), Old(sampler), key, train)
+        before = begin(Inputs(Old(solver), Old(sampler), None, train, train.x), key)
 
         def one_cell(start: Any, own: list[Array]) -> tuple[Any, tuple[Array, Array]]:
             run = fit(

@@ -12,7 +12,7 @@ import jaxsvm
 from jaxsvm import features, kernels, models
 from jaxsvm.loops.feeds import InOrder
 from jaxsvm.loops.loop import run_chunk
-from jaxsvm.loops.program_cache import as_argument
+from jaxsvm.loops.old import as_argument
 from jaxsvm.loops.rounds import layout_of_batch, no_rows, to_devices
 from jaxsvm.loops.streaming import init_stream
 
