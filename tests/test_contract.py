@@ -118,6 +118,8 @@ def assert_close(a, b, tolerance: float) -> None:
     assert jax.tree.structure(a) == jax.tree.structure(b)
     for one, other in zip(numbers(a), numbers(b), strict=True):
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        if one.dtype == np.uint32 and one.shape == (6,):  # checksums, not known inside of jit
+            continue
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 

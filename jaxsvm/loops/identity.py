@@ -51,7 +51,7 @@ def crc_of(parts: list) -> int:
     """A checksum of arrays and words, from 1 on; 0 where the values of an array are not here."""
     crc = 1
     for part in parts:
-        if is_traced(part) or not getattr(part, "is_fully_addressable", True):
+        if isinstance(part, jax.core.Tracer) or not getattr(part, "is_fully_addressable", True):
             return 0
         crc = zlib.crc32(part.encode() if isinstance(part, str) else _bytes_of(part), crc)
     return max(crc, 1)

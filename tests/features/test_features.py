@@ -1,6 +1,8 @@
 """Feature maps against NumPy in float64, closed forms, scikit-learn and finite differences; solvers
 on features."""
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,8 @@ import jaxsvm
 from jaxsvm import Lifted, features, fit, kernels, losses, models, objectives, on_features, samplers
 from jaxsvm.features import fourier, nystrom, orthogonal
 from jaxsvm.models import Linear, Mapped
+
+FITTING = importlib.import_module("jaxsvm.loops.fitting")
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 3))
@@ -639,16 +643,15 @@ def test_maps_inside_maps():
 
 
 @pytest.mark.long
-def test_the_three_ways_of_lifting_make_the_same_run():
+def test_features_made_at_once_and_in_each_step_make_the_same_run(monkeypatch):
     data, solver = train(), on_features(mapped(), SOLVER)
-    runs = {
-        lift: fit(solver, data, KEY, steps=60, every=20, lift=lift)
-        for lift in ("once", "chunk", "step", "auto")
-    }
+    runs = {"once": fit(solver, data, KEY, steps=60, every=20)}
     runs["prepared"] = fit(solver, solver.prepare(data), KEY, steps=60, every=20)
     runs["inner"] = fit(SOLVER, data._replace(x=apply(mapped(), data.x)), KEY, steps=60, every=20)
+    monkeypatch.setattr(FITTING, "MEMORY", 0)
+    jax.clear_caches()
+    runs["step"] = fit(solver, data, KEY, steps=60, every=20)
     assert all(isinstance(run.model, Mapped) for name, run in runs.items() if name != "inner")
-    same(runs["auto"], runs["once"])
     want = runs["inner"].model.w
     for name, run in runs.items():
         w = run.model.w if name == "inner" else run.model.inner.w
@@ -659,36 +662,14 @@ def test_the_three_ways_of_lifting_make_the_same_run():
         same(run.state.sampler, runs["inner"].state.sampler)
     scores = apply(mapped(), data.x) @ want
     np.testing.assert_allclose(
-        runs["chunk"].model(data.x), scores, atol=1e-5 * np.abs(want).max() * 6
+        runs["step"].model(data.x), scores, atol=1e-5 * np.abs(want).max() * 6
     )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("sampler", [samplers.shrinking(4, rounds=3), samplers.active_rows(4)])
-def test_rows_that_an_adaptive_sampler_repeats_are_mapped_once_in_a_piece(sampler, monkeypatch):
-    """The run is that with all features at hand, and fewer rows are mapped than visited."""
-    monkeypatch.setattr(jaxsvm.loops.feeds, "PREPARED_BLOCK", 2)
-    data, phi, blocks = train(), mapped(), []
-
-    def spy(x):
-        jax.debug.callback(lambda x: blocks.append(x.shape), x)
-        return apply(phi, x)
-
-    solver, steps = on_features(spy, jaxsvm.sdca(0.5)), 36
-    run = fit(solver, data, KEY, steps=steps, sampler=sampler, lift="chunk")
-    jax.effects_barrier()
-    want = fit(on_features(phi, jaxsvm.sdca(0.5)), data, KEY, steps=steps, sampler=sampler)
-    np.testing.assert_allclose(run.model.inner.w, want.model.inner.w, atol=1e-5)
-    coef, wanted = (np.asarray(r.state.solver.coef) for r in (run, want))
-    np.testing.assert_allclose(coef, wanted, atol=1e-5)
-    mapped_rows = sum(shape[0] for shape in blocks if shape[0] == 2)
-    assert 0 < mapped_rows < 4 * steps
 
 
 @pytest.mark.long
 def test_a_kernel_solver_on_features_lifts_all_rows_in_every_step():
     data, solver = train(), on_features(mapped(), jaxsvm.sdca(1.0, kernels.linear()))
-    model = fit(solver, data, KEY, steps=960, every=24, lift="step").model
+    model = fit(solver, data, KEY, steps=960, every=24).model
     values, coef = (
         np.asarray(apply(mapped(), data.x), np.float64),
         np.asarray(model.inner.coef, np.float64),
@@ -705,79 +686,34 @@ def test_a_kernel_solver_on_features_lifts_all_rows_in_every_step():
 @pytest.mark.parametrize(
     ("rows", "batch", "seen"),
     [
-        (None, 1, {24}),  # once
-        (24, 1, {24}),
-        (23, 1, {24, 23, 10}),  # 23 in init, 10 in the one piece of 10 steps
-        (23, 2, {24, 23, 20}),
-        (2, 1, {24, 2}),  # pieces as long as there is room
-        (5, 2, {24, 5, 4}),
-        (2, 4, {24, 2, 4}),  # in every step
+        (24, 1, {24}),  # once
+        (23, 1, {24, 23, 1}),  # 23 in init, one in each step
+        (5, 2, {24, 5, 2}),
+        (2, 4, {24, 2, 4}),
     ],
 )
-def test_memory_decides_when_rows_are_lifted(rows, batch, seen):
+def test_memory_decides_when_features_are_made(rows, batch, seen, monkeypatch):
     spy = Double()  # 3 float32 a row
-    memory, sampler = None if rows is None else rows * 12, samplers.uniform(batch)
-    run = lambda data, key: fit(
-        on_features(spy, SOLVER), data, key, steps=10, memory=memory, sampler=sampler
-    )
-    assert jax.eval_shape(run, train(), KEY).info.loss.shape == (
-        {2: 5, 5: 5}.get(rows, 1) if batch < 4 else 1,
-    )
-    assert set(spy.seen) == seen
+    monkeypatch.setattr(FITTING, "MEMORY", rows * 12)
+    sampler = samplers.uniform(batch)
+    run = lambda data, key: fit(on_features(spy, SOLVER), data, key, steps=10, sampler=sampler)
+    assert jax.eval_shape(run, train(), KEY).info.loss.shape == (1,)
+    assert set(spy.seen) - {64} == seen - {64}
 
 
 @pytest.mark.long
-def test_lifting_refuses():
-    solver, data = on_features(mapped(), SOLVER), train()  # 6 float32 a row
-    with pytest.raises(ValueError, match="memory=23 bytes hold not one prepared row: raise memory"):
-        fit(solver, data, KEY, steps=1, memory=23)
-    with pytest.raises(
-        ValueError,
-        match="the 20 rows of a chunk are too many to prepare at once, memory=240 holds 10",
-    ):
-        fit(solver, data, KEY, steps=40, every=20, memory=240, lift="chunk")
-    with pytest.raises(
-        ValueError, match="are too many to prepare at once, memory holds"
-    ):  # of the default
-        fit(solver, data, KEY, steps=1, every=2**30, lift="chunk")
-    assert fit(
-        solver, data, KEY, steps=40, every=20, memory=240
-    ).finite  # left to fit: prepared in every step
-    with pytest.raises(
-        ValueError, match="lift='chunk' prepares the drawn rows, and here a step reads all rows"
-    ):
-        fit(
-            on_features(mapped(), jaxsvm.sdca(1.0, kernels.linear())),
-            data,
-            KEY,
-            steps=1,
-            lift="chunk",
-        )
-    with pytest.raises(ValueError, match="here a step reads all rows"):
-        fit(on_features(mapped(), jaxsvm.subgradient(0.1)), data, KEY, steps=1, lift="chunk")
-    with pytest.raises(
-        ValueError, match="lift must be one of 'auto', 'once', 'chunk', 'step', got 'twice'"
-    ):
-        fit(solver, data, KEY, steps=1, lift="twice")
-    with pytest.raises(ValueError, match="memory must be a number of bytes above 0, got 0"):
-        fit(solver, data, KEY, steps=1, memory=0)
-    with pytest.raises(ValueError, match="lift must be one of"):
-        fit(SOLVER, data, KEY, steps=1, lift="twice")  # also where nothing is lifted
-
-
-@pytest.mark.long
-def test_a_run_cut_and_gone_on_with_is_the_whole_run(tmp_path):
+def test_a_run_cut_and_gone_on_with_is_the_whole_run(tmp_path, monkeypatch):
     data, solver = train(), on_features(mapped(), SOLVER)
-    whole = fit(solver, data, KEY, steps=60, every=20, lift="chunk")
+    monkeypatch.setattr(FITTING, "MEMORY", 100)
+    whole = fit(solver, data, KEY, steps=60, every=20)
     for cut in (20, 13):
-        first = fit(solver, data, KEY, steps=cut, every=20, lift="chunk")
+        first = fit(solver, data, KEY, steps=cut, every=20)
         models.save(tmp_path / "run.npz", first.state)
         rest = fit(
             solver,
             data,
             steps=60 - cut,
             every=20,
-            lift="chunk",
             state=models.load(tmp_path / "run.npz"),
         )
         same(rest.state, whole.state)

@@ -23,8 +23,8 @@ from oracles import assert_same_bits as same
 
 import jaxsvm
 from jaxsvm import fit, kernels, models, samplers, step
-from jaxsvm.loops import programs, saving
-from jaxsvm.loops.curve import add_info, curve_row, empty_sums
+from jaxsvm.loops import program_cache, saving
+from jaxsvm.loops.fitting import add_info, curve_row, empty_sums
 from jaxsvm.models import Linear
 from jaxsvm.types import Curve, Fit, Hooks, Info, RunState, Sampler, Solver
 
@@ -352,12 +352,12 @@ def test_the_step_of_a_loop_of_ones_own():
 
 
 def test_one_compilation_for_all_numbers():
-    before = loops.run_chunks._cache_size()
+    before = loops.run_chunk._cache_size()
     fit(jaxsvm.pegasos(0.3), DATA, KEY, steps=4, every=4)
-    middle = loops.run_chunks._cache_size()
+    middle = loops.run_chunk._cache_size()
     for lam in (0.5, 1, np.float64(2.0), jnp.float32(3.0)):
         fit(jaxsvm.pegasos(lam), DATA, jax.random.key(1), steps=8, every=4)
-    assert loops.run_chunks._cache_size() == middle <= before + 1
+    assert loops.run_chunk._cache_size() == middle <= before + 1
 
 
 def test_numbers_take_the_dtype_of_the_rows(x64):
@@ -638,19 +638,19 @@ def squares(x):
 NEW_FUNCTIONS = {  # calls, each with a function of its own, and the names of compiled functions
     "probe": (
         lambda f: fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=lambda m: f(m.b)),
-        ["run_chunks"],
+        ["run_chunk"],
     ),
     "kernel": (
         lambda f: fit(
             jaxsvm.decomposition(1.0, kernels.custom(lambda x, z: f(x @ z.T))), DATA, KEY, steps=2
         ),
-        ["run_chunks", "init_run", "conclude"],
+        ["run_chunk", "begin", "conclude"],
     ),
     "features": (
         lambda f: fit(
             jaxsvm.on_features(lambda x: f(squares(x)), jaxsvm.pegasos(0.1)), DATA, KEY, steps=2
         ),
-        ["run_chunks", "init_run", "conclude"],
+        ["run_chunk", "begin", "conclude"],
     ),
     "stream": (
         lambda f: jaxsvm.stream(jaxsvm.pegasos(0.1), [DATA], KEY, probe=lambda m: f(m.b)),
@@ -668,8 +668,8 @@ def test_programs_of_functions_that_are_gone_are_released(monkeypatch, name):
     call, compiled = NEW_FUNCTIONS[name]
     of_user = jax.jit(lambda x: x + 1)
     of_user(1.0)
-    monkeypatch.setattr(programs, "_calls", itertools.repeat(256))
-    monkeypatch.setattr(programs, "MOST_MAPS", 0)
+    monkeypatch.setattr(program_cache, "_calls", itertools.repeat(256))
+    monkeypatch.setattr(program_cache, "MOST_MAPS", 0)
     for _ in range(5):
         call(lambda value: 2 * value)
         sizes = [getattr(loops, function)._cache_size() for function in compiled]
@@ -678,14 +678,16 @@ def test_programs_of_functions_that_are_gone_are_released(monkeypatch, name):
 
 
 def test_programs_are_kept_as_long_as_they_are_few(monkeypatch):
-    monkeypatch.setattr(programs, "_calls", itertools.repeat(256))
-    monkeypatch.setattr(programs, "MOST_MAPS", 10**6)
-    before = [fit(WHOLE, DATA, KEY, steps=3) and loops.run_chunks._cache_size() for _ in range(3)]
+    monkeypatch.setattr(program_cache, "_calls", itertools.repeat(256))
+    monkeypatch.setattr(program_cache, "MOST_MAPS", 10**6)
+    before = [fit(WHOLE, DATA, KEY, steps=3) and loops.run_chunk._cache_size() for _ in range(3)]
     assert before[0] == before[2] > 0
-    monkeypatch.setattr(programs, "_calls", itertools.count(1))  # and are counted now and then only
-    monkeypatch.setattr(programs, "MOST_MAPS", 0)
+    monkeypatch.setattr(
+        program_cache, "_calls", itertools.count(1)
+    )  # and are counted now and then only
+    monkeypatch.setattr(program_cache, "MOST_MAPS", 0)
     fit(WHOLE, DATA, KEY, steps=3)
-    assert loops.run_chunks._cache_size() == before[0]
+    assert loops.run_chunk._cache_size() == before[0]
 
 
 def test_a_save_error_can_be_pickled():
@@ -706,7 +708,7 @@ def test_a_state_that_no_file_can_hold_is_refused_before_the_first_step(tmp_path
         lambda state, data=None: 1 / 0,
     )
     monkeypatch.setattr(
-        loops, "run_chunks", lambda *args, **kwargs: pytest.fail("a piece was worked out")
+        loops, "run_chunk", lambda *args, **kwargs: pytest.fail("a piece was worked out")
     )
     with pytest.raises(ValueError, match="cannot save Unknown.*jaxsvm.register"):
         fit(solver, DATA, KEY, steps=8, every=4, save=tmp_path / "run.npz")
@@ -734,8 +736,7 @@ def interrupt_at(call, original):
 
 def interrupt(monkeypatch, call):
     """Ctrl-C in this call of the program, each of which makes one chunk."""
-    monkeypatch.setattr(loops, "MOST_CHUNKS", 1)
-    monkeypatch.setattr(loops, "run_chunks", interrupt_at(call, loops.run_chunks))
+    monkeypatch.setattr(loops, "run_chunk", interrupt_at(call, loops.run_chunk))
 
 
 @pytest.mark.parametrize(("call", "step"), [(1, 0), (2, 4), (3, 8)])
@@ -1508,11 +1509,11 @@ def test_fits_are_pytrees():
 
 
 def test_plain_solvers_are_compiled_once():
-    before = loops.run_chunks._cache_size()
+    before = loops.run_chunk._cache_size()
     solver = counter()
     for seed in range(3):
         fit(solver, DATA, jax.random.key(seed), steps=8, every=4, probe=minus_t)
-    assert loops.run_chunks._cache_size() == before + 1
+    assert loops.run_chunk._cache_size() == before + 1
 
 
 def test_a_lambda_as_a_probe():

@@ -13,7 +13,7 @@ from jax import lax
 
 import jaxsvm
 from jaxsvm import samplers
-from jaxsvm.loops.feeds import Drawn
+from jaxsvm.loops.old import Old
 
 loops = importlib.import_module("jaxsvm.loops.fitting")  # the package has a function of this name
 
@@ -43,11 +43,10 @@ def copies_in_loops(program):
 def test_linear_sdca_writes_its_dual_variables_in_place(data, batch):
     solver, sampler = jaxsvm.sdca(1.0), samplers.epochs(batch)
     run = jaxsvm.fit(solver, data, jax.random.key(0), steps=1, sampler=sampler).state
-    program = (
-        loops.run_chunk.lower(solver, sampler, None, data, Drawn(), run, None, None, every=100)
-        .compile(AS_USERS)
-        .as_text()
-    )
+    inputs = loops.Inputs(Old(solver), Old(sampler), None, data, data.x)
+    limit, count = np.float32(np.nan), np.int32(1000)
+    lowered = loops.run_chunk.lower(inputs, run._replace(origin=None), limit, count, table=256)
+    program = lowered.compile(AS_USERS).as_text()
     assert f"f32[{N}]" in program
     assert copies_in_loops(program) == []
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import jaxsvm
 from jaxsvm import features, kernels, models, numerics, samplers
-from jaxsvm.loops import feeds
 from jaxsvm.types import SparseRows, take
 
+FITTING = importlib.import_module("jaxsvm.loops.fitting")
 lift = importlib.import_module("jaxsvm.wrappers.feature_space")
 
 N, D = 60, 40
@@ -362,7 +362,7 @@ def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(solver, longest
     data = jaxsvm.dataset(
         scipy.sparse.csr_matrix(full), np.where(random.normal(size=90) > 0, 1, -1)
     )
-    assert feeds.pack_rows(data.x) is not None
+    assert FITTING.pack_rows(data.x) is not None
 
     def go(data):
         run = jaxsvm.fit(solver, data, KEY, steps=40, every=20, sampler=feed)
@@ -376,7 +376,7 @@ def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(solver, longest
 def test_loops_walk_through_packed_rows(sparse, monkeypatch):
     """Where a step draws a few rows and more; a step on all rows takes them as they are, and so do
     rows of odd widths."""
-    assert feeds.pack_rows(sparse.x) is sparse.x.packed
+    assert FITTING.pack_rows(sparse.x) is sparse.x.packed
     odd = dataclasses.replace(sparse.x, index=sparse.x.index[:, :7], value=sparse.x.value[:, :7])
     for x in (
         sparse.x.packed,
@@ -384,9 +384,9 @@ def test_loops_walk_through_packed_rows(sparse, monkeypatch):
         odd,
         jnp.ones((2, 2)),
     ):
-        assert feeds.pack_rows(x) is None
-    asked, walkable = [], feeds.pack_rows
-    monkeypatch.setattr(feeds, "pack_rows", lambda x: asked.append(x) or walkable(x))
+        assert FITTING.pack_rows(x) is None
+    asked, walkable = [], FITTING.pack_rows
+    monkeypatch.setattr(FITTING, "pack_rows", lambda x: asked.append(x) or walkable(x))
     for solver, feed in (
         (jaxsvm.pegasos(1e-2), samplers.uniform(3)),
         (jaxsvm.subgradient(1e-2), None),
@@ -418,9 +418,10 @@ def test_rows_of_odd_widths_that_are_pointed_at(sparse, dense):
 @pytest.mark.long
 def test_large_batches_lifted_by_the_step(sparse, dense, monkeypatch):
     monkeypatch.setattr(lift, "BLOCK", 16)
+    monkeypatch.setattr(FITTING, "MEMORY", 0)
     solver = SOLVERS["fourier"](None)
     runs = [
-        jaxsvm.fit(solver, data, KEY, steps=3, every=3, sampler=samplers.epochs(50), lift="step")
+        jaxsvm.fit(solver, data, KEY, steps=3, every=3, sampler=samplers.epochs(50))
         for data in (sparse, dense)
     ]
     np.testing.assert_allclose(runs[0].model(sparse.x), runs[1].model(dense.x), atol=1e-5)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from compiling import as_users
 from jax.sharding import Mesh
-
-import jaxsvm
 from jaxsvm.loops.feeds import choose_feed
 from jaxsvm.loops.loop import run_chunk
+
+import jaxsvm
 from jaxsvm.loops.old import as_argument
 from jaxsvm.recipe import fields_of
 

@@ -7,13 +7,13 @@ import pytest
 import scipy.sparse
 from collectives import by_depth
 from conftest import COLUMNS, binary_rows, normal_rows
+from jaxsvm.loops.feeds import InOrder
+from jaxsvm.loops.loop import run_chunk
+from jaxsvm.loops.rounds import layout_of_batch, no_rows, to_devices
 
 import jaxsvm
 from jaxsvm import features, kernels, models
-from jaxsvm.loops.feeds import InOrder
-from jaxsvm.loops.loop import run_chunk
 from jaxsvm.loops.old import as_argument
-from jaxsvm.loops.rounds import layout_of_batch, no_rows, to_devices
 from jaxsvm.loops.streaming import init_stream
 
 KEY = jax.random.key(0)
