@@ -318,7 +318,7 @@ def of_dimension(name: str, method: str, landmarks: int, seed: int, train):
     if method == "ASSET_on":
         phi = features.fourier(key, kernel, dim=train.x.shape[1], features=landmarks)
         made = jaxsvm.on_features(phi, jaxsvm.asset(lam, bias="none", average_from=n - 1000))
-        return jaxsvm.fit(made, train, key, steps=n, sampler=samplers.epochs(1), memory=2**28)
+        return jaxsvm.fit(made, train, key, steps=n, sampler=samplers.epochs(1))
     solver, feed = {
         "ASSET": (jaxsvm.asset(lam, bias="none", average_from=steps // 2), {"steps": steps, "every": n}),
         "ASSET*": (jaxsvm.asset_star(lam, average_from=steps // 2), {"steps": steps, "every": n}),

@@ -117,7 +117,7 @@ def on_map(folder: pathlib.Path, size: dict, n: int, method: str, memory: float,
     }[method]
     if method == "sdca" and kind == "fourier":
         options |= {"seconds": size["limit"], "every": 256}
-    run = jaxsvm.fit(jaxsvm.on_features(phi, solver), data, key, memory=memory, **options)
+    run = jaxsvm.fit(jaxsvm.on_features(phi, solver), data, key, **options)
     jax.block_until_ready(run.model)
     found = spent(began, map_s) | {"residual": f"{float(run.info.residual[-1]):.2g}"}
     state = run.state.solver

@@ -275,7 +275,7 @@ def test_one_program_for_two_numbers(case):
 
 def test_compilation_is_noticed():
     with programs() as met:
-        run(CASES[0], 4, every=2)
+        run(CASES[0], 4, every=2, probe=lambda model: model(NEW_ROWS).sum())
     assert any(event.endswith("backend_compile_duration") for event in met)
 
 

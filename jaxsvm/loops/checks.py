@@ -86,7 +86,6 @@ def check_arguments(
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
     check_key(key)
     check_probe(probe)
-    check_limit("tol", tol, signed=True)  # a probe may have any sign
     is_free = isinstance(solver.tol, float) and solver.tol == 0  # of rows that were not read
     if tol is not None and solver.tol is not None and not is_free:
         check_positive(tol=tol)
@@ -189,6 +188,17 @@ def check_kernels(solver: Any, data: Batch) -> None:
     if fields_of(solver).prepare is Hooks().prepare:
         for kernel in kernels:
             check_custom(as_kernel(kernel), data)
+
+
+def check_drawn(sampler: Any, state: State, step: int, count: int, n: int) -> None:
+    """Raise if the sampler draws rows that do not exist, in steps whose loss is not a number."""
+    index = np.zeros(0) if sampler.full_batch else np.asarray(sampler.draw(state, step, count))
+    wrong = index[(index < -1) | (index >= n)]
+    if wrong.size:
+        raise ValueError(
+            f"the sampler drew row {wrong[0]}, expected row numbers from 0 to {n - 1}, or -1 for "
+            "padding: mend its function draw"
+        )
 
 
 def _own_rows(data: Batch) -> Batch:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..checks import calling, check_bytes, shown
+from ..checks import calling, check_bytes, is_numeric, shown
 from ..files import DeferredInterrupt
 from ..flags import despite_flags
 from ..models import classes_of
@@ -53,6 +53,7 @@ from ..types import (
 from .checks import (
     check_arguments,
     check_data,
+    check_drawn,
     check_rows,
     check_steps,
     whole,
@@ -188,7 +189,9 @@ def fit(
     if traced and (seconds is not None or save is not None):
         raise ValueError("seconds and save work outside of jit, vmap and grad only")
     if traced and length.period is not None and state is not None:
-        raise ValueError("inside a transformation an adaptive sampler cannot go on from a state")
+        raise ValueError(
+            "an adaptive sampler cannot go on from a state inside a transformation; go on outside"
+        )
     origin = origin_of(old, data, names)
     # without the names, as others need no other programs
     inputs = placed(old, drawn, probe, data._replace(classes=None), traced)
@@ -197,7 +200,7 @@ def fit(
     saver.check(run)
     if tol is not None and old.residual_of != "data":
         value = run_chunk.eval_shape(inputs, run, limit, None, table=1)[1].probe
-        if getattr(value, "shape", None) != ():
+        if not is_number(value):
             raise ValueError(
                 f"the probe must give one number to compare with tol, got {shown(value)}: return "
                 "one, or give steps and no tol"
@@ -312,17 +315,32 @@ def run_chunk(
             value = jax.tree.map(jnp.asarray, probe(solver.model(state, data)))
     row = curve_row((sums, support), run.step, table if count is None else count, value)
     criterion = row.residual if solver.residual_of == "data" or probe is None else value
-    done = criterion <= limit if jnp.shape(criterion) == () else jnp.zeros((), bool)
+    done = criterion <= limit if is_number(criterion) else jnp.zeros((), bool)
     return RunState(state, sampler_state, row.step, done), row
 
 
 def weight_of(sampler: Any, data: Batch) -> Array:
-    """The weights that steps read, (n,), or (n, k) where each target has its own."""
+    """The weights that steps read, (n,), or (n, k) where each target has its own.
+
+    Raises:
+        TypeError, ValueError: the sampler's function fails, or gives another array.
+    """
     rows = row_weights(data)
-    weight = sampler.weight(rows)
+    with calling("weight of the sampler", sampler.weight, "of the data to the weights (n,)"):
+        weight = sampler.weight(rows)
+    if getattr(weight, "shape", None) != rows.weight.shape or not is_numeric(weight.dtype):
+        raise ValueError(
+            f"weight of the sampler must give a number for each row, of shape {rows.weight.shape}, "
+            f"got {shown(weight)}"
+        )
     if rows is data:
         return weight
     return weight[:, None] * data.weight / jnp.where(rows.weight > 0, rows.weight, 1)[:, None]
+
+
+def is_number(a: Any) -> bool:
+    """Whether it is an array with one number."""
+    return getattr(a, "shape", None) == () and is_numeric(a.dtype)
 
 
 def draw_rows(
@@ -403,9 +421,11 @@ def run_on_host(
                 count = min(every, end - step, period - step % period if period else every)
                 pair = run_chunk(inputs, run, limit, np.int32(count), table=table)
                 pair = jax.block_until_ready(pair)
+                if np.isnan(pair[1].loss):
+                    check_drawn(inputs.sampler, run.sampler, step, count, n)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
                     run = pair[0]
-                    rows.append(row_on_host(pair[1]))
+                    rows.append(jax.tree.map(np.asarray, pair[1]))
                     saver.save(run._replace(origin=origin))
                 if bar:
                     text = f"loss {rows[-1].loss:.3g}, residual {rows[-1].residual:.2g}"
@@ -460,22 +480,12 @@ def curve_row(sums: Sums, step: Array, count: Any, probe: Any) -> Curve:
     return Curve(step, mean_loss, residual, support, evals + rounding, probe)
 
 
-def row_on_host(row: Curve) -> Curve:
-    """A row of the curve, on the host where it is of numbers."""
-    return jax.tree.map(lambda a: a if _is_key(a) else np.asarray(a), row)
-
-
 def rows_of_curve(rows: list[Curve], like: Any) -> Curve:
     """The rows of the curve as one table; without rows an empty one, of the types of `like`."""
     if not rows:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
     # by NumPy, as JAX compiles a program for each number of rows
-    stack = lambda *a: jnp.stack(a) if _is_key(a[0]) else np.stack(a)
-    return jax.device_put(jax.tree.map(stack, *rows))
-
-
-def _is_key(a: Any) -> bool:
-    return jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
+    return jax.device_put(jax.tree.map(lambda *a: np.stack(a), *rows))
 
 
 # Before and after
@@ -485,8 +495,11 @@ def lengths(solver: Any, sampler: Any, limit: Any, n: int, asked: tuple) -> Leng
     """How many steps a run makes, and a chunk of it; `asked` are steps, passes and every."""
     (steps, passes, every), iterates = asked, solver.tol is not None
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
-    if not all(each is None or (isinstance(each, int) and each >= 1) for each in (b, period)):
-        raise ValueError(f"rows and period of the sampler must be at least 1, got {b} and {period}")
+    for name, each in (("rows", b), ("period", period)):
+        if not (each is None or (isinstance(each, int | np.integer) and each >= 1)):
+            raise ValueError(
+                f"{name} of the sampler must be a whole number of at least 1, got {each}"
+            )
     a_pass = -(-n // b)
     if steps is not None and passes is not None:
         raise ValueError("steps and passes say the same: give one of them")
@@ -590,7 +603,7 @@ def resume(inputs: Inputs, state: RunState, origin: Any) -> RunState:
     """`state`, checked and ready to go on."""
     check_like(state, begin.eval_shape(inputs, jax.random.key(0)))
     check_counters(state, ("step",))
-    kept = check_origin(state, origin, lambda: inputs.solver.has_sums(inputs.data))
+    kept = check_origin(inputs.solver, inputs.data, state, origin)
     step, done = jnp.asarray(state.step, jnp.int32), jnp.zeros((), bool)
     return RunState(kept, state.sampler, step, done)
 

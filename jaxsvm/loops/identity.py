@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 import weakref
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -71,13 +70,14 @@ def _bytes_of(a: Any) -> bytes:
     return kept[1].to_bytes(4, "little")
 
 
-def check_origin(run: Any, new: np.ndarray, has_sums: Callable) -> State:
+def check_origin(solver: Any, data: Batch, run: Any, new: np.ndarray) -> State:
     """The state of a solver, unless it holds sums over other rows, or of another kernel.
 
     Args:
+        solver: as `fit` keeps it.
+        data: rows of its run.
         run: the `RunState` or `StreamState` with the state.
         new: the origin of the run which is to go on.
-        has_sums: () -> whether the state holds sums over rows, or their numbers.
 
     Raises:
         ValueError: it does. What is traced is not compared.
@@ -89,7 +89,7 @@ def check_origin(run: Any, new: np.ndarray, has_sums: Callable) -> State:
     different = (old != new) & (old != 0) & (new != 0)
     if not different.any():
         return state
-    has = has_sums()
+    has = solver.has_sums(data)
     sums_of = getattr(state, "sums_of", ("rows", "numbers") if has else ())
     of_rows, of_numbers = "rows" in sums_of, "numbers" in sums_of
     different &= np.array([of_rows, has, True, of_numbers, True, True])

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..checks import shown
 from ..closures import Closure
 from ..recipe import (
     Recipe,
@@ -24,7 +25,7 @@ from ..recipe import (
 )
 from ..samplers import uniform
 from ..types import Batch, Solver
-from .checks import check_kernels, shown
+from .checks import check_kernels, check_limit
 
 FREE = ("tol", "start")  # arguments that a run may change: its end, and what its first step reads
 SPACES = ("kernel", "phi", "space")  # those that say in which space a function lies
@@ -82,6 +83,7 @@ def adapted(solver: Any, sampler: Any, tol: Any, dtype: Any) -> tuple[Old, Old, 
         raise TypeError(
             f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {shown(solver)}"
         )
+    check_limit("tol", tol, signed=True)  # a probe may have any sign
     fields = fields_of(solver)
     own = fields.hooks.tol
     if tol is None:

@@ -342,7 +342,7 @@ def _start(plan: StreamPlan, key: Any, state: StreamState | None, first: Batch) 
         return StreamState(begun, pending, zero, step, zero, zero, np.bool_(False), origin)
     like = init_stream.eval_shape(plan.solver, jax.random.key(0), plan.like, rows=plan.rows)
     check_like(state, state._replace(solver=like, pending=pending), ("solver", "pending"))
-    solver_state = check_origin(state, origin, lambda: plan.rows is not None)
+    solver_state = check_origin(Old(plan.solver), plan.like, state, origin)
     home: Any = None if plan.mesh is None else NamedSharding(plan.mesh, PartitionSpec())
     if plan.mesh is None and len(jnp.asarray(state.step).sharding.device_set) > 1:
         home = jax.local_devices()[0]

@@ -23,9 +23,8 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
     It minimises lam/2 |w|^2 + mean loss(<w, phi(x_i)> + b, y_i), or the objective of `inner`.
 
     `update` maps raw rows to features. `prepare(data)` maps all rows in blocks and returns them as
-    `Lifted`, so that they are not mapped twice. Loops prepare all rows once if the features fit
-    into `memory`, else chunk by chunk (`fit(lift=, memory=)`). To share the features between runs,
-    call `prepare` explicitly: `fit(solver, solver.prepare(train), ...)`,
+    `Lifted`, so that they are not mapped twice. Loops prepare all rows once if the features take at
+    most 2 GiB, else those of each update. To share the features between runs, call `prepare` explicitly: `fit(solver, solver.prepare(train), ...)`,
     `error_on(solver.prepare(test))`.
 
     Args:

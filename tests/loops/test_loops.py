@@ -682,9 +682,7 @@ def test_programs_are_kept_as_long_as_they_are_few(monkeypatch):
     monkeypatch.setattr(program_cache, "MOST_MAPS", 10**6)
     before = [fit(WHOLE, DATA, KEY, steps=3) and loops.run_chunk._cache_size() for _ in range(3)]
     assert before[0] == before[2] > 0
-    monkeypatch.setattr(
-        program_cache, "_calls", itertools.count(1)
-    )  # and are counted now and then only
+    monkeypatch.setattr(program_cache, "_calls", itertools.count(1))
     monkeypatch.setattr(program_cache, "MOST_MAPS", 0)
     fit(WHOLE, DATA, KEY, steps=3)
     assert loops.run_chunk._cache_size() == before[0]
@@ -731,6 +729,7 @@ def interrupt_at(call, original):
             raise KeyboardInterrupt
         return original(*args, **kwargs)
 
+    patched.eval_shape = getattr(original, "eval_shape", None)
     return patched
 
 
@@ -906,8 +905,8 @@ def test_inside_and_outside_are_the_same_run():
     near = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
     jax.tree.map(
         near,
-        found._replace(state=found.state._replace(sampler=())),
-        whole._replace(state=whole.state._replace(sampler=())),
+        found._replace(state=found.state._replace(sampler=(), origin=None)),
+        whole._replace(state=whole.state._replace(sampler=(), origin=None)),
     )
 
 
@@ -1289,11 +1288,11 @@ SAMPLERS = {
     ),
     "vector": (
         {"draw": lambda s, t, count: jnp.zeros(count, jnp.int32)},
-        r"draw of the sampler must give integers of shape \(3, 1\)",
+        r"draw of the sampler must give integers of shape \(256, 1\)",
     ),
     "two": (
         {"draw": lambda s, t, count: jnp.zeros((count, 2), jnp.int32)},
-        r"draw of the sampler .*got an array of int32 of shape \(3, 2\)",
+        r"draw of the sampler .*got an array of int32 of shape \(256, 2\)",
     ),
     "short": (
         {"draw": lambda s, t, count: jnp.zeros((1, 1), jnp.int32)},
@@ -1601,10 +1600,9 @@ def test_adaptive_runs_cut_anywhere_are_the_whole_run(cuts):
 
 def test_adaptive_runs_inside():
     outside = fit(WHOLE, DATA, KEY, steps=11, every=2, sampler=ADAPTIVE)
-    same(
-        jax.jit(lambda key: fit(WHOLE, DATA, key, steps=11, every=2, sampler=ADAPTIVE))(KEY),
-        outside,
-    )
+    inside = jax.jit(lambda key: fit(WHOLE, DATA, key, steps=11, every=2, sampler=ADAPTIVE))(KEY)
+    assert not inside.state.origin.any()  # rows inside of a transformation are not known
+    same(inside._replace(state=inside.state._replace(origin=outside.state.origin)), outside)
     with pytest.raises(
         ValueError,
         match=(
@@ -1808,7 +1806,6 @@ def test_what_is_not_one_key(wrong):
         ({"tol": float("nan"), "probe": len}, "tol must be a number, got nan"),
         ({"tol": jnp.ones(2), "probe": len}, r"tol has shape \(2,\)"),
         ({"seconds": -1}, "seconds must be a number of at least 0, got -1"),
-        ({"memory": "2"}, "memory must be a number, got '2'"),
         ({"save": 5}, "save must be the path of a file, got 5"),
         ({"progress": "yes"}, "progress must be True or False, got 'yes'"),
     ],

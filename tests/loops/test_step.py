@@ -10,7 +10,7 @@ import pytest
 from compiling import listen
 
 import jaxsvm
-from jaxsvm.loops import fitting
+from jaxsvm.loops import stepping
 
 DATA = jaxsvm.dataset(np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2 * 2 - 1)
 KEY = jax.random.key(0)
@@ -46,11 +46,11 @@ def test_ten_loops_compile_one_program_each():
         lambda k: jaxsvm.pegasos(0.1, bias="free"),
     ]
     for make in loops:
-        before = fitting._checked_update._cache_size()
+        before = stepping._checked_update._cache_size()
         state = make(0).init(KEY, DATA)
         for k in range(4):
             state, _ = jaxsvm.step(make(k), state, rows(k))
-        assert fitting._checked_update._cache_size() - before <= 1
+        assert stepping._checked_update._cache_size() - before <= 1
         events = listen()
         jaxsvm.step(make(3), state, rows(4))
         assert not [event for event in events if "backend_compile" in event]
@@ -75,9 +75,9 @@ def test_derivatives_and_traces_go_through_and_leave_nothing():
     np.testing.assert_allclose(many[0], after(0.1), rtol=1e-5)
     with jax.checking_leaks():
         jax.jit(after)(0.1)
-    kept = [solver for solver, _ in fitting._arguments.values()]
+    kept = [solver for solver, _ in stepping._arguments.values()]
     assert not any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(kept))
-    assert len(kept) <= fitting.MOST_ARGUMENTS
+    assert len(kept) <= stepping.MOST_ARGUMENTS
 
 
 def test_a_solver_of_closures_is_released():
@@ -91,9 +91,9 @@ def test_a_solver_of_closures_is_released():
     jaxsvm.step(solver, state, rows(0))
     reference = weakref.ref(held)
     del solver, held
-    for k in range(fitting.MOST_ARGUMENTS + 1):
+    for k in range(stepping.MOST_ARGUMENTS + 1):
         jaxsvm.step(jaxsvm.pegasos(0.1 + k), state, rows(0))
-    fitting._checked_update.clear_cache()
+    stepping._checked_update.clear_cache()
     jax.clear_caches()
     gc.collect()
     assert reference() is None

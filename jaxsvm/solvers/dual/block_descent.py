@@ -56,8 +56,8 @@ def block_descent(
 
     It makes `rounds` visits for each row of a block while the block is at hand. So it is for rows
     that cost more to make than to visit: features that do not fit into memory, as in
-    `on_features(features.fourier(...), block_descent(C))` with `fit(memory=)`. If all rows fit,
-    `dual_descent` is faster. A block holds 4,096 rows by default: `samplers.epochs(b)` takes b.
+    `on_features(features.fourier(...), block_descent(C))`. If all rows fit, `dual_descent` is
+    faster. A block holds 4,096 rows by default: `samplers.epochs(b)` takes b.
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
