@@ -487,7 +487,7 @@ class RunState(NamedTuple):
     done: Array  # ()  bool, the tolerance was met
     # (6,) uint32, of which rows, numbers and names the state is, see `loops.identity`; None:
     # it is not known, and `fit` goes on with any
-    origin: Array | None = None
+    origin: Any = None
 
     def __check__(self) -> None:
         check_field("step", self.step, "whole", least=0)

@@ -190,7 +190,7 @@ def check_kernels(solver: Any, data: Batch) -> None:
             check_custom(as_kernel(kernel), data)
 
 
-def check_drawn(sampler: Any, state: State, step: int, count: int, n: int) -> None:
+def check_drawn(sampler: Any, state: Any, step: int, count: int, n: int) -> None:
     """Raise if the sampler draws rows that do not exist, in steps whose loss is not a number."""
     index = np.zeros(0) if sampler.full_batch else np.asarray(sampler.draw(state, step, count))
     wrong = index[(index < -1) | (index >= n)]
@@ -230,7 +230,7 @@ def check_draws(solver: Solver, sampler: Any, n: int) -> None:
     )
 
 
-def check_combined(solver: Solver, sampler: Sampler, data: Batch) -> None:
+def check_combined(solver: Any, sampler: Sampler, data: Batch) -> None:
     """Raise unless the solver can read what the sampler combines rows to.
 
     Raises:

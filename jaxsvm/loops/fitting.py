@@ -181,7 +181,7 @@ def fit(
     check_arguments(old, key, state, sampler, probe, tol, seconds, progress, on_interrupt)
     saver, steps, every = Saver(save), whole("steps", steps, 0), whole("every", every, 1)
     probe = probe.matched(names) if isinstance(probe, Probe) and names is not None else probe
-    probe = None if probe is None else as_argument(probe, dtype)
+    probe = as_argument(probe, dtype)
     right = check_rows(old, drawn, data)
     traced = is_traced(old, drawn, probe, data, key, state, limit)
     length = lengths(old, drawn, limit, data.y.shape[0], (steps, passes, every))
@@ -202,8 +202,9 @@ def fit(
         value = run_chunk.eval_shape(inputs, run, limit, None, table=1)[1].probe
         if not is_number(value):
             raise ValueError(
-                f"the probe must give one number to compare with tol, got {shown(value)}: return "
-                "one, or give steps and no tol"
+                "the probe must give one number to compare with tol, got "
+                f"{shown(value) if hasattr(value, 'dtype') else type(value).__name__}: return one, "
+                "or give steps and no tol"
             )
     if traced:
         run, curve, cause = *scan_chunks(inputs, run, limit, length, stops), STEPS
@@ -231,7 +232,7 @@ def fit_once(solver: Any, data: Batch, key: Array, tol: Any) -> Fit:
     check_rows(old, sampler, data)
     run, row, model, finite = run_once(placed(old, sampler, None, data, False), key, limit)
     curve = jax.tree.map(lambda a: np.asarray(a)[None], row)
-    return Fit(model, run, curve, limit, finite, np.int32(STEPS))
+    return Fit(model, run, curve, limit, finite, jnp.int32(STEPS))
 
 
 @jit_by_size()
@@ -279,7 +280,7 @@ def run_chunk(
 
     def make_steps(first: Any, length: Any, carry: tuple) -> tuple:
         """The carry after `length` steps, whose rows are drawn outside of the loop: cheaper."""
-        indices, exist = jnp.zeros((table, 1), jnp.int32), True
+        indices, exist = jnp.zeros((table, 1), jnp.int32), jnp.ones((), bool)
         if not sampler.full_batch:
             now = run.sampler, run.step + first
             indices, exist = draw_rows(sampler, *now, table, n, blocks, length)
@@ -357,8 +358,7 @@ def draw_rows(
     form, shape = "(state, step, count) -> (count, b) row numbers", (table, sampler.rows(n))
     with calling("draw of the sampler", sampler.draw, form):
         index = sampler.draw(state, step, table)
-    is_integer = hasattr(index, "dtype") and jnp.issubdtype(index.dtype, jnp.integer)
-    if not is_integer or index.shape != shape:
+    if getattr(index, "shape", None) != shape or not jnp.issubdtype(index.dtype, jnp.integer):
         raise ValueError(
             f"draw of the sampler must give integers of shape {shape}, (count, rows of a step), "
             f"got {shown(index)}"
@@ -408,12 +408,12 @@ def run_on_host(
 ) -> tuple[RunState, Curve, int]:
     """The run as a Python loop, which may stop after any chunk, its curve, and why it ended."""
     steps, every, period = length
-    start, first, rows, cause = time.monotonic(), int(run.step), [], STEPS
+    deadline = time.monotonic() + (math.inf if seconds is None else seconds)
+    first, rows, cause = int(run.step), [], STEPS
     n, end, run = inputs.data.y.shape[0], first + steps, run._replace(origin=None)
     check_steps(first, steps)
-    table = max(1, min(DRAWS, MOST_DRAWN // inputs.sampler.rows(n)))
-    if period is not None or (every == 1 and inputs.solver.tol is not None):
-        table = every
+    whole_chunk = period is not None or (every == 1 and inputs.solver.tol is not None)
+    table = every if whole_chunk else max(1, min(DRAWS, MOST_DRAWN // inputs.sampler.rows(n)))
     with contextlib.closing(Bar(steps, "steps")) if progress else contextlib.nullcontext() as bar:
         try:
             while int(run.step) < end and not (stops and bool(run.done)):
@@ -425,13 +425,12 @@ def run_on_host(
                     check_drawn(inputs.sampler, run.sampler, step, count, n)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
                     run = pair[0]
-                    rows.append(jax.tree.map(np.asarray, pair[1]))
+                    rows.append(jax.tree.map(on_host, pair[1]))
                     saver.save(run._replace(origin=origin))
                 if bar:
                     text = f"loss {rows[-1].loss:.3g}, residual {rows[-1].residual:.2g}"
                     bar.show(int(run.step) - first, text)
-                is_late = seconds is not None and time.monotonic() - start > seconds
-                if is_late and int(run.step) < end:
+                if time.monotonic() > deadline and int(run.step) < end:
                     cause = SECONDS
                     break
         except KeyboardInterrupt:  # the result of the last complete chunk is kept
@@ -485,7 +484,13 @@ def rows_of_curve(rows: list[Curve], like: Any) -> Curve:
     if not rows:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
     # by NumPy, as JAX compiles a program for each number of rows
-    return jax.device_put(jax.tree.map(lambda *a: np.stack(a), *rows))
+    stack = lambda *a: np.stack(a) if isinstance(a[0], np.ndarray) else jnp.stack(a)
+    return jax.device_put(jax.tree.map(stack, *rows))
+
+
+def on_host(a: Any) -> Any:
+    """An array of a row of the curve, on the host where it is of numbers."""
+    return a if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else np.asarray(a)
 
 
 # Before and after
@@ -586,12 +591,11 @@ def begin(inputs: Inputs, key: Array) -> RunState:
         part = evenly_spread(data, most)
         shapes = lambda rows: jax.tree.map(jnp.shape, jax.eval_shape(solver.init, key, rows))
         rows = part if shapes(part) == shapes(data) else data
-    state, zero = solver.init(solver_key, rows), jnp.zeros((), jnp.int32)
+    # the barrier keeps arrays of the state apart from those of the rows: a state may be donated
+    state = lax.optimization_barrier(solver.init(solver_key, rows))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     check_bytes("the numbers of the solver's state", size, "lower its sizes, such as budget")
-    # the barrier keeps arrays of the state apart from those of the rows: a state may be donated
-    state = lax.optimization_barrier(state)
-    return RunState(state, sampler_state, zero, jnp.zeros((), bool))
+    return RunState(state, sampler_state, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
 
 def evenly_spread(data: Batch, k: int) -> Batch:
@@ -604,8 +608,8 @@ def resume(inputs: Inputs, state: RunState, origin: Any) -> RunState:
     check_like(state, begin.eval_shape(inputs, jax.random.key(0)))
     check_counters(state, ("step",))
     kept = check_origin(inputs.solver, inputs.data, state, origin)
-    step, done = jnp.asarray(state.step, jnp.int32), jnp.zeros((), bool)
-    return RunState(kept, state.sampler, step, done)
+    step = jnp.asarray(state.step, jnp.int32)
+    return RunState(kept, state.sampler, step, jnp.zeros((), bool))
 
 
 def last_loss(curve: Curve, traced: bool) -> Any:

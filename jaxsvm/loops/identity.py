@@ -63,7 +63,7 @@ def _bytes_of(a: Any) -> bytes:
         is_key = jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key)
         values = np.asarray(jax.random.key_data(a) if is_key else a)
         values = np.ascontiguousarray(values, jax.dtypes.canonicalize_dtype(values.dtype))
-        kept = lambda: None, zlib.crc32(values.reshape(-1).view(np.uint8))
+        kept = lambda: None, zlib.crc32(values.reshape(-1).view(np.uint8).data)
         if isinstance(a, jax.Array):
             kept = weakref.ref(a, lambda _: _known.pop(place, None)), kept[1]
             _known[place] = kept

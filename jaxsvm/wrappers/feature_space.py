@@ -24,8 +24,8 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
 
     `update` maps raw rows to features. `prepare(data)` maps all rows in blocks and returns them as
     `Lifted`, so that they are not mapped twice. Loops prepare all rows once if the features take at
-    most 2 GiB, else those of each update. To share the features between runs, call `prepare` explicitly: `fit(solver, solver.prepare(train), ...)`,
-    `error_on(solver.prepare(test))`.
+    most 2 GiB, else those of each update. To share the features between runs, call `prepare`
+    explicitly: `fit(solver, solver.prepare(train), ...)`, `error_on(solver.prepare(test))`.
 
     Args:
         phi: a feature map (n, d) -> (n, p), a pytree; or a plain function.
