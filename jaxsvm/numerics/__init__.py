@@ -18,7 +18,6 @@ from .centring import sqdist_of as sqdist_of
 from .dependence import depends_on as depends_on
 from .double import in_double as in_double
 from .golden import golden_section as golden_section
-from .hashing import fingerprints as fingerprints
 from .hashing import hash32 as hash32
 from .hashing import multiply_high as multiply_high
 from .means import running_mean as running_mean
