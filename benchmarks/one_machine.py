@@ -78,8 +78,8 @@ def write_covtype(folder: pathlib.Path, size: dict) -> None:
         np.save(folder / f"y{name}.npy", y[rows].astype(np.int8))
 
 
-def on_map(folder: pathlib.Path, size: dict, n: int, method: str, memory: float, kind: str = "nystrom") -> dict:
-    """A machine without a bias on features, of which so many bytes are at hand at once.
+def on_map(folder: pathlib.Path, size: dict, n: int, method: str, kind: str = "nystrom") -> dict:
+    """A machine without a bias on features.
 
     Args:
         folder: of the rows.
@@ -87,7 +87,6 @@ def on_map(folder: pathlib.Path, size: dict, n: int, method: str, memory: float,
         n: rows.
         method: "sdca" with `samplers.shrinking`, for a number of periods, on Fourier features for a number of seconds;
             "dual_descent" and "block_descent", to a residual of 1e-2.
-        memory: bytes.
         kind: of the map, "nystrom" or "fourier".
 
     Returns:
@@ -237,14 +236,13 @@ def subset_svc(folder: pathlib.Path, size: dict, n: int) -> dict:
 # part -> method -> the key of its number of rows, and the run
 RUNS = {
     "covtype": {
-        "dual_descent, features at once": ("rows", lambda *a: on_map(*a, "dual_descent", 6e9)),
-        "sdca, features at once": ("rows", lambda *a: on_map(*a, "sdca", 6e9)),
-        "sdca, features piece by piece": ("rows", lambda *a: on_map(*a, "sdca", 2e9)),
-        "block_descent, features block by block": ("rows", lambda *a: on_map(*a, "block_descent", 2e9)),
-        "block_descent, Fourier features": ("rows", lambda *a: on_map(*a, "block_descent", 2e9, "fourier")),
-        "sdca, Fourier features": ("rows", lambda *a: on_map(*a, "sdca", 2e9, "fourier")),
+        "dual_descent, features at once": ("rows", lambda *a: on_map(*a, "dual_descent")),
+        "sdca, features in each update": ("rows", lambda *a: on_map(*a, "sdca")),
+        "block_descent, features in each update": ("rows", lambda *a: on_map(*a, "block_descent")),
+        "block_descent, Fourier features": ("rows", lambda *a: on_map(*a, "block_descent", "fourier")),
+        "sdca, Fourier features": ("rows", lambda *a: on_map(*a, "sdca", "fourier")),
         "Nystroem, SGDClassifier, chunk by chunk": ("rows", nystroem_and("SGDClassifier")),
-        "sdca, features at once, part of the rows": ("subset", lambda *a: on_map(*a, "sdca", 6e9)),
+        "sdca, features at once, part of the rows": ("subset", lambda *a: on_map(*a, "sdca")),
         "Nystroem, LinearSVC, part of the rows": ("subset", nystroem_and("LinearSVC")),
     },
     "rows": {
