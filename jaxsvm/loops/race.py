@@ -47,7 +47,7 @@ def _worse(
     part: GridJob, wanted: np.ndarray, folds: tuple[int, ...], losses: Callable
 ) -> np.ndarray:
     """The cells that are significantly worse than the best one, as a mask of the grid."""
-    cells = [cell for cell in cells_of(part.grid.shape) if wanted[cell]]
+    cells = [cell for cell in cells_of(part.wanted.shape) if wanted[cell]]
     pairs = [losses(part, cell, folds) for cell in cells]
     weight = pairs[0][1]
     share = weight / weight.sum()

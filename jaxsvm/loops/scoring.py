@@ -23,7 +23,7 @@ class Outcome:
     """
 
     def __init__(self, part: GridJob, cell: tuple[int, ...], folds: list[int]) -> None:
-        rows = [part.grid.held_out(fold) for fold in folds]
+        rows = [np.flatnonzero(part.grid.fold == fold) for fold in folds]
         index, data = np.concatenate(rows), part.grid.data
         self.values = part.results.arrays["values"][cell][index].astype(np.float64)
         self.y, self.weight = (np.asarray(a, np.float64)[index] for a in (data.y, data.weight))
@@ -99,7 +99,7 @@ class Scorer:
     def fill(self, part: GridJob) -> None:
         """Fill in the score of every finished fit."""
         arrays = part.results.arrays
-        for cell in cells_of(part.grid.shape):
+        for cell in cells_of(part.wanted.shape):
             done, score = arrays["done"][cell], arrays["score"][cell]
             known = [fold for fold in part.folds if done[fold]]
             new = [number for number, fold in enumerate(known) if np.isnan(score[fold])]

@@ -14,11 +14,10 @@ from ..checks import as_number, integer, shown
 from ..flags import despite_flags
 from ..models import classes_of
 from ..numerics import is_traced
-from ..recipe import check_positive, fields_of, sharing_of
+from ..recipe import check_positive, fields_of
 from ..types import Array, Batch
 from .checks import check_limit, whole_number
 from .grid_runs import Grid, GridJob
-from .kernel_grid import refit_shared, run_shared
 from .race import run_race
 from .scoring import Scorer
 from .select_checks import (
@@ -34,7 +33,7 @@ from .select_checks import (
 from .selection import Scores, Selection, strength
 from .selection_file import ResultFile, Results, digest
 from .threads import Limits, Progress, processors
-from .vmapped_fits import refit_fitted, run_fitted
+from .vmapped_fits import refit, run_fits
 
 
 @despite_flags
@@ -170,19 +169,17 @@ def select(
     file = ResultFile(save, results, call)
     start, limits = time.monotonic(), Limits(seconds)
     order = [np.argsort(strength(name, values), kind="stable") for name, values in numbers.items()]
-    grid = Grid(maker, numbers, order, data, fold, count, key, tol, steps)
-    total = int(np.prod(grid.shape)) * count
-    known = results.count + sum(len(leaves[0]) for leaves in results.paths.values())
-    bar = Progress(total, known, "fits", progress)
-    everything = tuple(range(count)), np.ones(grid.shape, bool)
+    grid = Grid(maker, numbers, order, data, fold, key, tol, steps)
+    total = results.arrays["done"].size
+    bar = Progress(total, results.count, "fits", progress)
+    everything = tuple(range(count)), np.ones(results.shape, bool)
     part = GridJob(grid, *everything, results, file, limits, bar, memory, threads)
-    run = run_fitted if sharing_of(first) is None else run_shared
     rule_of_scores = Scorer(score, fields_of(first).targets)
     try:
         if race:
-            run_race(run, part, rule_of_scores.losses)
+            run_race(run_fits, part, rule_of_scores.losses)
         else:
-            run(part)
+            run_fits(part)
     finally:
         bar.close()
         file.write(now=True)
@@ -203,7 +200,6 @@ def select(
             "from which the next call goes on"
         )
     place = table.one_se_place if rule == "one_se" else table.place
-    refit = refit_fitted if sharing_of(first) is None else refit_shared
     model, certificate = refit(grid, place, memory)
     status = _status(table, limits, results.count, race, time.monotonic() - start)
     classes = classes_of(fields_of(first).targets, names)

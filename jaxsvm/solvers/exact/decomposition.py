@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 
 from ...engines import blocks
@@ -17,10 +15,9 @@ from ...engines.dual_qp import (
 )
 from ...kernels import Kernel, rows_check
 from ...losses import hinge
-from ...recipe import cast, check_choice, check_positive, shares, solver
+from ...recipe import cast, check_choice, check_positive, solver
 from ...samplers import whole
-from ...types import Array, Hooks, Loss, Scalar, Sharing, Solver
-from . import shared_matrix
+from ...types import Array, Hooks, Loss, Solver
 
 
 @solver
@@ -138,20 +135,3 @@ def decomposition(
         targets="labels" if loss.labels else "real",
         hooks=Hooks(tol=tol, validate=rows_check(qp.kernel), layout=qp.kernel.layout),
     )
-
-
-@shares(decomposition)
-def _what_runs_share(
-    C: Scalar,
-    kernel: Kernel,
-    *,
-    loss: Loss,
-    bias: str,
-    tol: Scalar | None,
-    stop: str,
-    rounds: float,
-    start: Array | None,
-    **_: Any,
-) -> Sharing:
-    qp = make_qp(C, kernel, loss, bias, start)
-    return shared_matrix.make_sharing(qp, bias, stop, 1e-3 if tol is None else tol, rounds)
