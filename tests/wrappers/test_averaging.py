@@ -11,7 +11,7 @@ import pytest
 
 import jaxsvm
 from jaxsvm import averaged, averaging, kernels, losses, models, schedules
-from jaxsvm.recipe import REGISTRY, sharing_of
+from jaxsvm.recipe import REGISTRY
 
 
 def run(iterates, **options):
