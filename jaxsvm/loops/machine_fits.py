@@ -26,8 +26,9 @@ from .stacks import Stack, stacked_solvers, steps_of
 from .threads import run_jobs
 
 SHARED_BYTES = 2**31  # of kernel matrices, where the call names no `memory`
-SKIPPED, WARM, COLD = range(3)  # how a fit starts: not, from the one before, from zeros
 ROW_STEP = 64  # the rows of a problem are padded to a multiple of this
+NO_FOLD = -2  # in place of a fold: all rows are trained on
+SKIPPED, WARM, COLD = range(3)  # how a fit starts: not, from the one before, from zeros
 
 
 class _Line:
@@ -36,111 +37,99 @@ class _Line:
     def __init__(self, grid: Grid, cells: list[tuple[int, ...]], is_matrix: bool) -> None:
         self.grid, self.stack, self.is_matrix = grid, stacked_solvers(grid, cells), is_matrix
         machine, self.wrapper = machine_of(grid.solver(cells[0]))
-        data = grid.data
         with jax.enable_x64(True):
-            wide, kernel = cast((data, machine.kernel), jnp.float64)
-            matrices = (
-                _matrices(kernel, kernel.layout(wide).x, accum_dtype(data.x)) if is_matrix else None
-            )
-            x, wide_x = matrices or (data.x, wide.x)
-            self.data, self.wide = data._replace(x=x), wide._replace(x=wide_x)
+            wide, kernel = cast((grid.data, machine.kernel), jnp.float64)
+            x, wide_x = grid.data.x, wide.x
+            if is_matrix:
+                wide_x = _matrix(kernel, kernel.layout(wide).x)
+                x = wide_x.astype(accum_dtype(grid.data.x))
+            self.data, self.wide = grid.data._replace(x=x), wide._replace(x=wide_x)
             self.wide_stack = cast(self.stack, jnp.float64)
 
-    def problems(self, weight: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Targets and weights (P, n) of the problems, for these weights of the rows."""
-        return problems_of(self.wrapper, np.asarray(self.grid.data.y), np.asarray(weight))
+    def problems(self, fold: int) -> tuple[np.ndarray, np.ndarray]:
+        """Targets and weights (P, n) of the problems without a fold."""
+        data = self.grid.without(fold)
+        return problems_of(self.wrapper, np.asarray(data.y), np.asarray(data.weight))
 
-    def path(self, weight: Any, held: np.ndarray, how: np.ndarray, size: int) -> list:
-        """Values at the rows `held`, coefficients, ... of the cells, as of `_fit_path`."""
-        problems = self.problems(weight)
+    def path(self, fold: int, held: np.ndarray, how: np.ndarray, size: int) -> list:
+        """The fits without a fold, as `_fit_path` returns them, with values at the rows `held`.
+
+        Each problem has at most `size` rows.
+        """
+        problems = self.problems(fold)
         order = np.argsort(problems[1] <= 0, axis=1, kind="stable")[:, :size]
         rows = np.where(np.take_along_axis(problems[1], order, 1) > 0, order, -1).astype(np.int32)
-        key, options = (
-            jax.random.clone(self.grid.key),
-            (self.grid.tol, self.is_matrix, self.grid.steps),
-        )
-        arrays = self.data, *problems, rows, held, how
-        return [np.asarray(a) for a in _fit_path(self.stack, arrays, key, *options)]
+        arrays, key = (self.data, *problems, rows, held, how), jax.random.clone(self.grid.key)
+        found = _fit_path(self.stack, arrays, key, self.grid.tol, self.is_matrix, self.grid.steps)
+        return [np.asarray(a) for a in found]
 
-    def certify(self, weight: Any, coef: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
-        """Objectives and gaps of machines of coefficients (cells, P, n), (cells,) each."""
+    def certify(self, fold: int, coef: Any, b: Any) -> list[np.ndarray]:
+        """Objectives and relative gaps (cells,) of coefficients (cells, P, n) without a fold."""
         with jax.enable_x64(True):
-            arrays = cast((*self.problems(weight), coef, b), jnp.float64)
+            arrays = cast((*self.problems(fold), coef, b), jnp.float64)
             found = _certify(self.wide_stack, self.wide, arrays, self.is_matrix)
             return [np.asarray(a) for a in found]
 
 
 def run_machines(part: GridJob, lines: list[list[tuple[int, ...]]]) -> None:
     """Make the fits of each line of cells, fold by fold."""
-    grid, lock = part.grid, threading.Lock()
-    n, weight, held = len(grid.fold), grid.data.weight, held_rows(grid.fold)
-    matrices = _matrices_in(part.memory, n)
-    problems = lambda weight: problems_of(wrapper, np.asarray(grid.data.y), np.asarray(weight))[1]
-    wrapper = machine_of(grid.solver(lines[0][0]))[1]
-    single = held.shape[1] == 1
-    sizes = [(problems(grid.without(fold).weight) > 0).sum(1).max() for fold in range(len(held))]
-    size = n if single else min(n, -(-max(sizes) // ROW_STEP) * ROW_STEP)
+    grid, lock, held = part.grid, threading.Lock(), held_rows(part.grid.fold)
+    jobs = [(i, fold) for i in range(len(lines)) for fold in part.folds]
+    jobs = [(i, fold) for i, fold in jobs if not part.is_done(lines[i], (fold,))]
+    if not jobs:
+        return
+    n, single, matrices = len(grid.fold), held.shape[1] == 1, matrices_in(part.memory, grid)
 
     @functools.lru_cache(max(1, min(2, matrices)))  # no thread waits for the last fold of a line
     def shared(number: int) -> tuple[_Line, list | None]:
         """What the fits of a line share, and where a fold is a row the machines on all rows."""
-        line, cells = _Line(grid, lines[number], matrices > 0), len(lines[number])
+        line, how = _Line(grid, lines[number], matrices > 0), np.full(len(lines[number]), WARM)
         rows = np.arange(n, dtype=np.int32)
-        return line, line.path(weight, rows, np.full(cells, WARM), n) if single else None
+        return line, line.path(NO_FOLD, rows, how, n) if single else None
+
+    count = lambda fold: (shared(jobs[0][0])[0].problems(fold)[1] > 0).sum(axis=1).max()
+    most = n if single else max(map(count, range(len(held))))
+    size = min(n, -(-most // ROW_STEP) * ROW_STEP)
 
     def work(job: tuple[int, int]) -> None:
-        number, fold = job
-        begin, cells = time.perf_counter(), lines[number]
+        begin, (number, fold) = time.perf_counter(), job
+        cells = lines[number]
         with lock:
             line, whole = shared(number)
-        own_weight = grid.without(fold).weight
         how = np.array([WARM if part.wanted[cell] else SKIPPED for cell in cells])
-        if (
-            whole
-        ):  # without a row of coefficient 0 only b may be another one, if no coefficient tells it
+        if whole:  # without a row of coefficient 0 only b may change, if no coefficient decides it
             whole = [whole[0][:, held[fold]], *whole[1:]]
-            is_zero = (whole[1][..., held[fold][0]] == 0).all(axis=1)
+            is_zero = (whole[1][..., held[fold, 0]] == 0).all(axis=1)
             how *= np.where(is_zero, np.where(whole[3].all(axis=1), SKIPPED, COLD), WARM)
         if how.any():
-            fits = line.path(own_weight, held[fold], how, size)
+            fits = line.path(fold, held[fold], how, size)
             front = lambda a: (how > 0).reshape(-1, *[1] * (a.ndim - 1))
             whole = [np.where(front(a), a, b) for a, b in zip(fits, whole or fits, strict=True)]
         values, coef, b, _ = whole
-        primal, gap = line.certify(own_weight, coef, b)
-        part.record(
-            cells,
-            fold,
-            values,
-            primal=primal,
-            gap=np.where(primal > 0, gap / np.where(primal > 0, primal, 1), 0),
-            support=np.count_nonzero(coef, axis=(1, 2)),
-            seconds=np.full(len(cells), (time.perf_counter() - begin) / len(cells)),
-        )
+        primal, gap = line.certify(fold, coef, b)
+        seconds = np.full(len(cells), (time.perf_counter() - begin) / len(cells))
+        numbers = {"primal": primal, "gap": gap, "support": (coef != 0).sum(axis=(1, 2))}
+        part.record(cells, fold, values, seconds=seconds, **numbers)
 
-    jobs = [(i, fold) for i in range(len(lines)) for fold in part.folds]
-    jobs = [(i, fold) for i, fold in jobs if not part.is_done(lines[i], (fold,))]
     run_jobs(work, jobs[:1], 1, part.limits)  # compiled once, before several threads ask for it
     run_jobs(work, jobs[1:], part.threads if matrices else 1, part.limits)
 
 
-def _matrices_in(memory: float | None, n: int) -> int:
+def matrices_in(memory: float | None, grid: Grid) -> int:
     """How many kernel matrices in two precisions fit."""
-    return int((SHARED_BYTES if memory is None else memory) // (12 * n * n))
+    return int((SHARED_BYTES if memory is None else memory) // (12 * len(grid.fold) ** 2))
 
 
 def certificate_of(grid: Grid, cell: tuple[int, ...], model: Any, memory: Any) -> Certificate:
     """The certificate of the model of a cell on all rows."""
-    line = _Line(grid, [cell], _matrices_in(memory, len(grid.fold)) > 0)
     model = getattr(model, "inner", model)
     coef, b = np.atleast_2d(model.coef)[None], np.atleast_1d(model.b)[None]
-    primal, gap = (a[0] for a in line.certify(grid.data.weight, coef, b))
-    return Certificate(primal, primal - gap, gap, np.True_)
+    line = _Line(grid, [cell], matrices_in(memory, grid) > 0)
+    primal, gap = (a[0] for a in line.certify(NO_FOLD, coef, b))
+    return Certificate(primal, primal * (1 - gap), primal * gap, np.True_)
 
 
-@functools.partial(jax.jit, static_argnums=(2,))
-def _matrices(kernel: Any, x: Any, dtype: Any) -> tuple[Array, Array]:
-    gram = kernel(x, x).astype(jnp.float64)
-    return gram.astype(dtype), gram
+_matrix = jax.jit(lambda kernel, x: kernel(x, x).astype(jnp.float64))
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5))
@@ -164,9 +153,8 @@ def _fit_path(
         y, weight, index = problem
         columns = jnp.maximum(index, 0)
         narrow = lambda part: part._replace(x=part.x[:, columns]) if is_matrix else part
-        train, test = (
-            narrow(take(data._replace(y=y, weight=weight), some)) for some in (index, held)
-        )
+        part = data._replace(y=y, weight=weight)
+        train, test = narrow(take(part, index)), narrow(take(part, held))
         signs = train.y.astype(dtype)
 
         def one_cell(before: tuple, cell: tuple) -> tuple[tuple, tuple[Array, ...]]:
@@ -193,8 +181,7 @@ def _fit_path(
                 return (coef, best, machine.C), (coef, run.model.b, jnp.any(is_free))
 
             none = jnp.zeros_like(before[0]), jnp.zeros((), dtype), jnp.zeros((), bool)
-            skip = lambda: (before, none)
-            return lax.cond(how > 0, make_fit, skip)
+            return lax.cond(how > 0, make_fit, lambda: (before, none))
 
         start = jnp.zeros(index.shape, dtype), jnp.zeros((), dtype), jnp.ones((), dtype)
         coefs, b, is_free = lax.scan(one_cell, start, (stack.own, how))[1]
@@ -210,7 +197,7 @@ def _fit_path(
 
 @functools.partial(jax.jit, static_argnums=(3,))
 def _certify(stack: Stack, data: Batch, arrays: tuple, is_matrix: bool) -> tuple[Array, Array]:
-    """Objectives 1/2 |w|^2 + C sum_i weight_i loss_i and their gaps, sums over the problems."""
+    """Objectives 1/2 |w|^2 + C sum_i weight_i loss_i, sums over the problems, and relative gaps."""
     targets, weights, coef, b = arrays
     index = jnp.arange(data.y.shape[0], dtype=jnp.int32)
 
@@ -224,6 +211,7 @@ def _certify(stack: Stack, data: Batch, arrays: tuple, is_matrix: bool) -> tuple
             proof = certificate_on_support(model, rows, 1 / C, machine.loss, machine.bias)
             return C * proof.primal, C * proof.gap
 
-        return jax.tree.map(jnp.sum, jax.vmap(one_problem)(targets, weights, coef, b))
+        primal, gap = map(jnp.sum, jax.vmap(one_problem)(targets, weights, coef, b))
+        return primal, gap / jnp.where(primal > 0, primal, jnp.inf)
 
     return jax.vmap(one_cell)(stack.own, coef, b)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from .grid_runs import GridJob
-from .selection import cells_of
 
 ROUNDS = 5  # at most; the first has two fifths of the folds
 Z = 2.0  # standard errors by which a cell must be worse than the best one
@@ -47,7 +46,7 @@ def _worse(
     part: GridJob, wanted: np.ndarray, folds: tuple[int, ...], losses: Callable
 ) -> np.ndarray:
     """The cells that are significantly worse than the best one, as a mask of the grid."""
-    cells = [cell for cell in cells_of(wanted.shape) if wanted[cell]]
+    cells = [cell for cell in np.ndindex(wanted.shape) if wanted[cell]]
     pairs = [losses(part, cell, folds) for cell in cells]
     share = pairs[0][1] / pairs[0][1].sum()
     values = np.stack([value for value, _ in pairs])

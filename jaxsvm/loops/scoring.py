@@ -11,7 +11,6 @@ import numpy as np
 from ..calibration import columns_of, crossfit
 from ..checks import calling
 from .grid_runs import GridJob
-from .selection import cells_of
 
 MOST_GROUPS = 10  # of folds, of which each has probabilities by curves fitted to the others
 
@@ -94,7 +93,7 @@ class Scorer:
     def fill(self, part: GridJob) -> None:
         """Fill in the score of every finished fit."""
         arrays = part.results.arrays
-        for cell in cells_of(part.wanted.shape):
+        for cell in np.ndindex(part.wanted.shape):
             done, score = arrays["done"][cell], arrays["score"][cell]
             known = [fold for fold in part.folds if done[fold]]
             new = [number for number, fold in enumerate(known) if np.isnan(score[fold])]

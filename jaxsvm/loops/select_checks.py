@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -14,22 +15,14 @@ from ..checks import key as check_key
 from ..data.fold_numbers import folds as make_folds
 from ..recipe import Recipe, check_choice, fields_of, is_kind
 from ..types import Array, Batch, JointLoss, check_weights, row_weights
-from .checks import check_kernels, check_limit, check_solver, check_targets
+from .checks import check_kernels, check_solver, check_targets
 
 SCORES = ("error", "risk", "log_loss", "brier", "auc")
 SEARCHES = ("grid", "race")
 
 
 def check_arguments(
-    maker: Any,
-    data: Any,
-    key: Any,
-    score: Any,
-    rule: Any,
-    search: Any,
-    seconds: Any,
-    progress: Any,
-    fold_models: Any,
+    maker: Any, data: Any, key: Any, score: Any, rule: Any, search: Any, **flags: Any
 ) -> None:
     """Raise for arguments of `select` that are not what it takes."""
     if not callable(maker) or isinstance(maker, type):
@@ -43,25 +36,18 @@ def check_arguments(
         check_choice("score", score, SCORES)
     check_choice("rule", rule, ("best", "one_se"))
     check_choice("search", search, SEARCHES)
-    check_limit("seconds", seconds)
-    for name, flag in {"progress": progress, "fold_models": fold_models}.items():
+    for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise TypeError(f"{name} must be True or False, got {shown(flag)}")
 
 
 def axis_of(name: str, numbers: Any) -> np.ndarray:
     """The numbers of an axis as a vector on the host; integers stay integers."""
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         vector = np.asarray(numbers)
-    except (TypeError, ValueError):
-        vector = np.asarray("of different lengths")
-    if (
-        vector.dtype.kind in "iuf"
-        and vector.ndim == 1
-        and vector.size
-        and np.isfinite(vector).all()
-    ):
-        return vector
+        is_vector = vector.dtype.kind in "iuf" and vector.ndim == 1 and vector.size
+        if is_vector and np.isfinite(vector).all():
+            return vector
     raise ValueError(
         f"the axis {name} must be a vector of at least one finite number, got {shown(numbers)}"
     )
@@ -165,19 +151,19 @@ def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> 
         # folds of several targets are not stratified, so that any one stands for them
         one = y[live].reshape(len(live), -1)[:, 0]
         fold[live] = make_folds(key, one, k, groups=own, stratify=has_classes)
-    fold_of_live = fold[live]
-    counts = np.bincount(fold_of_live[fold_of_live >= 0], minlength=1)
-    if not counts.all():
+    sizes = np.bincount(fold[fold >= 0], minlength=1)
+    if not sizes.all():
         raise ValueError(
-            f"fold {np.argmin(counts)} holds no row: number the folds 0, 1, ... without gaps"
+            f"fold {np.argmin(sizes)} holds no row: number the folds 0, 1, ... without gaps"
         )
-    if counts.max() == len(live):
+    if sizes.max() == len(live):
         raise ValueError("without fold 0 there is no row to train on: take more folds")
     if has_classes:
         classes, place = np.unique(y[live], return_inverse=True)
-        of_class = np.zeros((len(counts), len(classes)), int)
-        np.add.at(of_class, (fold_of_live[fold_of_live >= 0], place[fold_of_live >= 0]), 1)
-        for i, c in np.argwhere(of_class == np.bincount(place))[:1]:
+        rest = [
+            np.bincount(place[fold[live] != i], minlength=len(classes)) for i in range(len(sizes))
+        ]
+        for i, c in np.argwhere(np.stack(rest) == 0)[:1]:
             raise ValueError(
                 f"without fold {i} there is no row of class {classes[c]:g}: take fewer folds, more "
                 "rows of that class, or other groups"

@@ -131,7 +131,9 @@ def select(
         section 7.10 (one standard error); C.-W. Hsu, C.-C. Chang, C.-J. Lin, A practical guide to
         support vector classification, 2003.
     """
-    check_arguments(maker, data, key, score, rule, search, seconds, progress, fold_models)
+    flags = {"progress": progress, "fold_models": fold_models}
+    check_arguments(maker, data, key, score, rule, search, **flags)
+    check_limit("seconds", seconds)
     if is_traced(data, key, axes):
         raise ValueError("select works outside of jit, vmap and grad only")
     names, data = data.classes, data._replace(classes=None)  # other names: the same programs
