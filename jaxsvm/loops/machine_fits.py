@@ -18,10 +18,10 @@ from ..models import Expansion
 from ..numerics import accum_dtype
 from ..objectives.certificates import certificate_on_support
 from ..recipe import cast, fields_of, skip_validation
-from ..types import Array, Batch, Certificate, take
-from ..wrappers.machines import machine_of, problems_of, values_of
+from ..types import Array, Batch, Certificate, row_weights, take
 from .fitting import fit
 from .grid_runs import Grid, GridJob, held_rows
+from .problems import machine_of, problems_of, values_of
 from .stacks import Stack, stacked_solvers, steps_of
 from .threads import run_jobs
 
@@ -41,7 +41,7 @@ class _Line:
             wide, kernel = cast((grid.data, machine.kernel), jnp.float64)
             x, wide_x = grid.data.x, wide.x
             if is_matrix:
-                wide_x = _matrix(kernel, kernel.layout(wide).x)
+                wide_x = _matrix(kernel, kernel.layout(row_weights(wide)).x)
                 x = wide_x.astype(accum_dtype(grid.data.x))
             self.data, self.wide = grid.data._replace(x=x), wide._replace(x=wide_x)
             self.wide_stack = cast(self.stack, jnp.float64)
@@ -105,6 +105,7 @@ def run_machines(part: GridJob, lines: list[list[tuple[int, ...]]]) -> None:
             fits = line.path(fold, held[fold], how, size)
             front = lambda a: (how > 0).reshape(-1, *[1] * (a.ndim - 1))
             whole = [np.where(front(a), a, b) for a, b in zip(fits, whole or fits, strict=True)]
+        assert whole
         values, coef, b, _ = whole
         primal, gap = line.certify(fold, coef, b)
         seconds = np.full(len(cells), (time.perf_counter() - begin) / len(cells))
@@ -120,13 +121,17 @@ def matrices_in(memory: float | None, grid: Grid) -> int:
     return int((SHARED_BYTES if memory is None else memory) // (12 * len(grid.fold) ** 2))
 
 
-def certificate_of(grid: Grid, cell: tuple[int, ...], model: Any, memory: Any) -> Certificate:
-    """The certificate of the model of a cell on all rows."""
+def certificate_of(
+    grid: Grid, cell: tuple[int, ...], model: Any, memory: float | None
+) -> Certificate | None:
+    """The certificate of the model of a cell on all rows; None: not of an exact machine."""
+    if machine_of(grid.solver(cell))[0] is None:
+        return None
     model = getattr(model, "inner", model)
     coef, b = np.atleast_2d(model.coef)[None], np.atleast_1d(model.b)[None]
     line = _Line(grid, [cell], matrices_in(memory, grid) > 0)
     primal, gap = (a[0] for a in line.certify(NO_FOLD, coef, b))
-    return Certificate(primal, primal * (1 - gap), primal * gap, np.True_)
+    return Certificate(primal, primal * (1 - gap), primal * gap, True)
 
 
 _matrix = jax.jit(lambda kernel, x: kernel(x, x).astype(jnp.float64))
@@ -169,7 +174,7 @@ def _fit_path(
                 start = jnp.where(how == COLD, 0, start * signs if loss.labels else start)
                 with skip_validation():
                     bound = machine.bind(kernel=kernel, start=start)
-                run = fit(bound, train, key, steps=steps_of(bound, steps, train), tol=tol)
+                run: Any = fit(bound, train, key, steps=steps_of(bound, steps, train), tol=tol)
                 coef, dual = run.model.coef, run.state.solver.dual
                 bounds = loss.quadratic(signs, machine.C * dual.weight)
                 l1 = 0 if bounds.l1 is None else bounds.l1

@@ -29,7 +29,8 @@ class Outcome(NamedTuple):
         rows = [np.flatnonzero(part.grid.fold == fold) for fold in folds]
         arrays = part.results.arrays["values"][cell], part.grid.data.y, part.grid.data.weight
         index, number = np.concatenate(rows), np.repeat(np.arange(len(folds)), [*map(len, rows)])
-        return cls(*(np.asarray(a, np.float64)[index] for a in arrays), number)
+        values, y, weight = (np.asarray(a, np.float64)[index] for a in arrays)
+        return cls(values, y, weight, number)
 
     def probabilities(self, share: np.ndarray) -> np.ndarray:
         """Those of the classes, (m, k), by sigmoids that were fitted to the other folds.

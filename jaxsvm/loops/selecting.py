@@ -17,6 +17,7 @@ from ..recipe import check_positive, fields_of
 from ..types import Array, Batch
 from .checks import check_limit, whole_number
 from .grid_runs import Grid, GridJob
+from .machine_fits import certificate_of
 from .race import run_race
 from .scoring import Scorer
 from .select_checks import axis_of, check_arguments, check_score, first_solver, folds_of
@@ -170,7 +171,10 @@ def select(
     scorer.fill(part)
     table = Scores(
         arrays["score"],
-        *(arrays[name] for name in ("gap", "primal", "support", "seconds")),
+        arrays["gap"],
+        arrays["primal"],
+        arrays["support"],
+        arrays["seconds"],
         tuple(numbers.values()),
         tuple(numbers),
     )
@@ -181,11 +185,11 @@ def select(
             "from which the next call goes on"
         )
     place = table.one_se_place if rule == "one_se" else table.place
-    model, certificate = refit(grid, place, memory)
+    model = refit(grid, place)
     of_folds = None
     if fold_models:
         others = [grid._replace(data=grid.without(k)) for k in range(count)]
-        of_folds = tuple(refit(each, place, memory)[0] for each in others)
+        of_folds = tuple(refit(each, place) for each in others)
     made = f"{total} fits" if n_fits == total else f"{n_fits} of {total} fits made"
     is_cut = n_fits < total and (search == "grid" or limits.out_of_time)
     status = (
@@ -193,6 +197,7 @@ def select(
         f"score, {time.monotonic() - start:.1f} s"
     )
     classes, rows = classes_of(targets, names), (np.asarray(data.y), np.asarray(data.weight))
+    certificate = certificate_of(grid, place, model, memory)
     choice = model, certificate, rule, status, classes, *rows, of_folds
     return file.finish(Selection(table, arrays["values"], fold, *choice))
 

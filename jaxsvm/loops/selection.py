@@ -245,8 +245,9 @@ class Selection:
         parts, fitted = [np.ones(len(fold), bool)], (model,)
         if self.fold_models is not None:
             parts, fitted = [fold == k for k in range(len(self.fold_models))], self.fold_models
-        in_parts = ([a[part] for part in parts] for a in arrays)
-        return from_values(fitted, *in_parts, alpha, Classes(names, self.classes.columns))
+        values, targets, weight = ([a[part] for part in parts] for a in arrays)
+        known = Classes(names, self.classes.columns)
+        return from_values(fitted, values, targets, weight, alpha, known)
 
     def _out_of_fold(self, name: str) -> tuple:
         """The model of values, names of classes; of rows that a fold holds out values of the

@@ -17,10 +17,10 @@ from ..objectives import decision_values
 from ..recipe import fields_of
 from ..samplers import uniform
 from ..types import Array, Batch, Hooks, Lifted, SparseRows, take
-from ..wrappers.machines import machine_of
 from .fitting import fit
 from .grid_runs import Grid, GridJob, held_rows
-from .machine_fits import certificate_of, run_machines
+from .machine_fits import run_machines
+from .problems import machine_of
 from .programs import as_argument, init_run
 from .stacks import Stack, stacked_solvers, steps_of
 from .threads import may_overlap, run_jobs
@@ -28,12 +28,10 @@ from .threads import may_overlap, run_jobs
 RETAINED_BYTES = 2**31  # of features that are computed once for all runs of a program
 
 
-def refit(grid: Grid, cell: tuple[int, ...], memory: float | None) -> tuple[Any, Any]:
-    """The model of a cell trained on all rows, and its certificate; None: not known."""
-    solver, key = grid.solver(cell), jax.random.clone(grid.key)  # all fits have the same
-    model = fit(solver, grid.data, key, steps=grid.steps, tol=grid.tol).model
-    is_exact = machine_of(solver)[0] is not None
-    return model, certificate_of(grid, cell, model, memory) if is_exact else None
+def refit(grid: Grid, cell: tuple[int, ...]) -> Any:
+    """The model of a cell trained on all rows."""
+    key = jax.random.clone(grid.key)  # all fits have the same
+    return fit(grid.solver(cell), grid.data, key, steps=grid.steps, tol=grid.tol).model
 
 
 def run_fits(part: GridJob) -> None:

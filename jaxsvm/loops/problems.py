@@ -8,23 +8,27 @@ import numpy as np
 
 from ..models.multiclass import votes
 from ..recipe import Recipe, unwrap_static
-from ..solvers.exact.decomposition import decomposition
-from .multiclass import one_vs_one, one_vs_rest
-from .outputs import multi_output
+from ..wrappers import multi_output, one_vs_one, one_vs_rest
 
+MOST_CLASSES = 20  # of pairs whose coefficients at all rows are held at the same time
 WRAPPERS = one_vs_one, one_vs_rest, multi_output
+# of factories of machines whose update goes on from `start` to the optimum that C, kernel, loss and
+# bias define; their states have the field `dual`
+ARGUMENTS = {"C", "kernel", "loss", "bias", "start", "stop"}
 
 
 def machine_of(solver: Any) -> tuple[Any, Any]:
-    """The call of `decomposition` that a solver is, and the wrapper of classes or columns around.
+    """The call of an exact machine that a solver is, and the wrapper of classes or columns around.
 
     Both are None for other solvers; the wrapper is None where there is none.
     """
     solver, wrapper = unwrap_static(solver), None
     while isinstance(solver, Recipe):
         factory = solver.spec[0]
-        if factory is decomposition:
+        if factory.rules.keys() >= ARGUMENTS:
             return solver, wrapper
+        if factory is one_vs_one and solver.arguments()["classes"] > MOST_CLASSES:
+            break
         if wrapper is None and factory in WRAPPERS:
             wrapper, solver = solver, solver.arguments()["inner"]
         else:
