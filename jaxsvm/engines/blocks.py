@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..checks import check_whole
-from ..kernels import matvec
+from ..kernels import holds_precomputed, matvec
 from ..numerics import dot, top_k_index, two_sum
 from ..recipe import register
 from ..types import Array, Batch
@@ -209,7 +209,9 @@ def make_update(
     ) -> tuple[DecompositionState, Array]:
         n = y.shape[0]
         most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
-        if working_set is None and whole_matrix.fits(x, limit):
+        is_given = holds_precomputed(qp.kernel)
+        most_rows = whole_matrix.MAX_GIVEN if is_given else whole_matrix.MAX_ROWS
+        if working_set is None and whole_matrix.fits(x, limit, most_rows):
             per_round = 100 * n  # as many as a block of n rows may take
             steps = jnp.minimum(most, (2**31 - 1) // per_round) * per_round
             own = qp, tol, steps, state.dual, y

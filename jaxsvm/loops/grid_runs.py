@@ -65,9 +65,7 @@ class GridJob(NamedTuple):
         done = self.results.arrays["done"]
         return all(done[cell][list(folds)].all() for cell in cells if self.wanted[cell])
 
-    def record(
-        self, cells: list[tuple[int, ...]], fold: int, values: np.ndarray, **numbers: Any
-    ) -> None:
+    def record(self, cells: list, fold: int, values: np.ndarray, **numbers: np.ndarray) -> None:
         """Keep the fits of the wanted cells: values (cells, m, ...) and numbers (cells,) each."""
         rows = np.flatnonzero(self.grid.fold == fold)
         wanted = [i for i, cell in enumerate(cells) if self.wanted[cell]]

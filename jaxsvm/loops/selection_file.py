@@ -33,22 +33,14 @@ class Results:
             n: number of rows.
         """
         whole = (*shape, folds)
-        self.arrays = {
-            name: np.full(whole, np.nan) for name in ("score", "gap", "primal", "seconds")
-        }
+        names = "score", "gap", "primal", "seconds"
+        self.arrays: dict[str, np.ndarray] = {name: np.full(whole, np.nan) for name in names}
         self.arrays["support"] = np.full(whole, -1, np.int32)
         self.arrays["done"] = np.zeros(whole, bool)
         self.arrays["values"] = np.full((*shape, n), np.nan, np.float32)
         self.lock = threading.Lock()
 
-    def record(
-        self,
-        cell: tuple[int, ...],
-        fold: int,
-        rows: np.ndarray,
-        values: np.ndarray,
-        numbers: dict[str, Any],
-    ) -> None:
+    def record(self, cell: tuple, fold: int, rows: Any, values: Any, numbers: dict) -> None:
         """Keep the result of one fit.
 
         Args:
@@ -103,13 +95,10 @@ class ResultFile:
                 raise
             raise self._error("cannot be read as one of select") from error
         written = str(arrays.get("format", ""))
+        if not written.startswith("jaxsvm select"):
+            raise self._error("is not one of select")
         if written != FORMAT:
-            is_other = written.startswith("jaxsvm select")
-            raise self._error(
-                "was written by another version of this package"
-                if is_other
-                else "is not one of select"
-            )
+            raise self._error("was written by another version of this package")
         if str(arrays.get("call")) != self.call:
             raise self._error(
                 "is of another call of select, with other data, axes, solvers or options"
@@ -117,11 +106,8 @@ class ResultFile:
         for name, known in self.results.arrays.items():
             new = arrays.get(name, np.zeros(()))
             most = known.ndim + (name == "values")  # a last axis for classes
-            if (
-                new.dtype != known.dtype
-                or new.shape[: known.ndim] != known.shape
-                or new.ndim > most
-            ):
+            is_like = new.dtype == known.dtype and new.shape[: known.ndim] == known.shape
+            if not is_like or new.ndim > most:
                 raise self._error("cannot be read as one of select")
             self.results.arrays[name] = new
 

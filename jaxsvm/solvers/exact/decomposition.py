@@ -62,10 +62,10 @@ def decomposition(
         stop: the definition of the residual: "kkt", LIBSVM's violation max gain_up - min gain_down,
             in units of y; or "gap", the duality gap relative to the primal.
         working_set: q, rows of a block, a multiple of 4. None: all rows, if there are at most 2,048
-            and their kernel matrix fits `memory`. The whole matrix is then computed, and steps on
-            pairs of rows are made until the residual is at most `tol`. For more rows None is an
-            eighth of them, between 1,024 and 4,096, and less above 128 columns. These sets are
-            solved by blocks of 512 of their rows.
+            (of a precomputed kernel 4,096) and their kernel matrix fits `memory`. The whole matrix
+            is then computed, and steps on pairs of rows are made until the residual is at most
+            `tol`. For more rows None is an eighth of them, between 1,024 and 4,096, and less above
+            128 columns. These sets are solved by blocks of 512 of their rows.
         memory: bytes of the cache of kernel rows, an integer; None: 512 MiB. It has at least 64
             rows. If it has room for all n, no row is computed twice.
         rounds: maximum number of working sets of one update, a whole number. If all rows are one,
