@@ -295,10 +295,6 @@ def with_kernel(fn):
     return lambda C: jaxsvm.decomposition(C, kernels.custom(fn))
 
 
-def from_second_cell(factor):
-    return lambda C: jaxsvm.decomposition(C, kernels.rbf(gamma=float(1.0 if C < 5 else factor)))
-
-
 PAIRS = {
     "an array": (with_scales([1, 1, 1]), with_scales([50, 50, 50])),
     "a function": (with_kernel(lambda x, z: x @ z.T), with_kernel(lambda x, z: (x @ z.T + 1) ** 3)),
@@ -306,7 +302,6 @@ PAIRS = {
         with_kernel(lambda x, z: (x @ z.T + 1) ** 2),
         with_kernel(lambda x, z: (x @ z.T + 1) ** 3),
     ),
-    "a later cell": (from_second_cell(1.0), from_second_cell(100.0)),
     "a loss": (
         lambda C: jaxsvm.decomposition(C, RBF),
         lambda C: jaxsvm.decomposition(C, RBF, loss=losses.squared_hinge),
