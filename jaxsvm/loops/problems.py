@@ -24,7 +24,7 @@ def machine_of(solver: Any) -> tuple[Any, Any]:
     """
     solver, wrapper = unwrap_static(solver), None
     while isinstance(solver, Recipe):
-        factory = solver.spec[0]
+        factory: Any = solver.spec[0]
         if factory.rules.keys() >= ARGUMENTS:
             return solver, wrapper
         if factory is one_vs_one and solver.arguments()["classes"] > MOST_CLASSES:

@@ -54,19 +54,21 @@ class Scorer:
     """
 
     def __init__(self, score: str | Callable, targets: Any) -> None:
-        kind = targets[0] if isinstance(targets, tuple) else targets
-        if not callable(score) and score not in ("error", "risk") and kind == "real":
+        several = isinstance(targets, tuple)
+        is_real = (targets[0] if several else targets) == "real"
+        is_of_any = callable(score) or score in ("error", "risk")
+        if is_real and not is_of_any:
             raise ValueError(
                 f"score={score!r} is of classes, and the targets of this solver are real: take "
                 "'error' or 'risk'"
             )
-        if not callable(score) and score not in ("error", "risk") and isinstance(targets, tuple):
+        if several and not is_of_any:
             raise ValueError(
                 f"score={score!r} is of one target a row, and this solver has {targets[1]}: take "
                 "'error', 'risk' or a function"
             )
         self.score: Any = _one_minus_auc if score == "auc" else score
-        kind = kind if kind == "real" else "columns" if isinstance(targets, tuple) else "labels"
+        kind = "real" if is_real else "columns" if several else "labels"
         self.loss = None if callable(self.score) else _LOSSES[self.score, kind]
 
     def of_folds(self, outcome: Outcome, folds: Iterable[int]) -> list[float]:

@@ -55,10 +55,8 @@ def run_fits(part: GridJob) -> None:
     weights = np.stack([np.asarray(grid.without(fold).weight) for fold in folds])
     args = jax.device_put((data, weights, held_rows(grid.fold)[folds])), grid.key, grid.tol
     lines = [line for line in lines if not part.is_done(line, part.folds)]
-    if lines and len(lines[0]) > 1:
-        width = _width(
-            stacked_solvers(grid, lines[0]), len(lines[0]), args, grid.steps, part.memory
-        )
+    if lines and stack is not None:
+        width = _width(stack, len(lines[0]), args, grid.steps, part.memory)
         lines = [line[i : i + width] for line in lines for i in range(0, len(line), width)]
 
     def work(cells: list[tuple[int, ...]]) -> None:
