@@ -34,6 +34,11 @@ def powers(degree: int, shift: Any) -> Callable:
     return lambda C: jaxsvm.decomposition(C, kernels.custom(lambda x, z: (x @ z.T + shift) ** degree))
 
 
+def chosen(**choice: Any) -> Callable:
+    """Machines of a choice."""
+    return lambda C: jaxsvm.decomposition(C, kernels.rbf(1.0), **choice)
+
+
 def called(fn: Callable) -> Callable:
     """Machines of a kernel function."""
     return lambda C: jaxsvm.decomposition(C, kernels.custom(fn))
@@ -61,12 +66,8 @@ def makers(case: Case) -> tuple[Callable, Callable]:
         lambda: called(functools.partial(lambda s, x, z: jnp.exp(s * (x @ z.T)), np.float32(number() / 50))),
         lambda: called(Bent(case.one((1, 3)))),
         lambda: functools.partial(jaxsvm.decomposition, kernel=kernels.rbf(gamma=number())),
-        lambda: (
-            lambda C: jaxsvm.decomposition(
-                C, kernels.rbf(1.0), loss=case.one((losses.hinge, losses.squared_hinge, losses.squared_hinge))
-            )
-        ),
-        lambda: lambda C: jaxsvm.decomposition(C, kernels.rbf(1.0), bias=case.one(("none", "free"))),
+        lambda: chosen(loss=case.one((losses.hinge, losses.squared_hinge, losses.squared_hinge))),
+        lambda: chosen(bias=case.one(("none", "free"))),
     ]
     kind = case.one(kinds)
     return fixed(kind()), fixed(kind())
