@@ -82,7 +82,6 @@ from .types import Lifted as Lifted
 from .types import Loss as Loss
 from .types import RunState as RunState
 from .types import Sampler as Sampler
-from .types import Sharing as Sharing
 from .types import Solver as Solver
 from .types import Space as Space
 from .types import SparseRows as SparseRows

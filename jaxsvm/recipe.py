@@ -53,7 +53,6 @@ from .types import (
     Loss,
     RunState,
     Sampler,
-    Sharing,
     Solver,
     Space,
     SparseRows,
@@ -735,26 +734,6 @@ def replace(inner: Solver | Recipe, **fields: Any) -> Solver:
         **fields: of `Solver`, in place of those of `inner`.
     """
     return fields_of(inner)._replace(**fields)
-
-
-_SHARING: dict[Any, Callable] = {}  # factory of solvers -> (its arguments) -> Sharing | None
-
-
-def shares(factory: Any) -> Callable[[Callable], Callable]:
-    """A decorator: what runs of solvers of this factory may share, from the same arguments."""
-    return lambda rule: _SHARING.setdefault(factory, rule)
-
-
-def sharing_of(solver: Any) -> Sharing | None:
-    """What runs of a solver on the same rows may share; None: nothing."""
-    solver = unwrap_static(solver)
-    while isinstance(solver, Recipe):
-        factory, args, kwargs = solver.call()
-        if factory in _SHARING:
-            rule: Any = _SHARING[factory]
-            return rule(*args, **kwargs)
-        solver = solver.make()
-    return None
 
 
 def require(loss: Any, field: str, instead: str) -> None:

@@ -339,36 +339,6 @@ class Solver(NamedTuple):
         return self.hooks.prepare
 
 
-class Sharing(NamedTuple):
-    """What runs on the same rows may share, such as a kernel matrix, and one run on top of it.
-
-    Runs of solvers with equal `key` share the result of `prepare`. They may differ in all other
-    numbers, in the targets and in the weights of the rows; a row of weight 0 is left out.
-    """
-
-    key: Any  # a pytree, whose numbers and structure decide `prepare` and `products`
-    # (data, memory) -> a pytree that takes at most `memory` bytes where it can. If its attribute
-    # `changes` is true, `solve` returns another one, and runs are made one after the other.
-    prepare: Callable
-    size: Callable  # (data) -> bytes that `prepare` would like to take
-    init: Callable  # (data) -> state before a run
-    # (shared, data, state) -> a start from the end of another run on rows of the same weights; on
-    # the host. Targets, weights and states of several runs may be stacked in front.
-    start: Callable
-    solve: Callable  # (shared, data, state) -> shared, state after the run
-    # (data, states with a leading axis (c,)) -> what `certify` needs of each, (c, ...), in float64
-    products: Callable
-    # (data, state, products of the state) -> decision values at the rows, `Certificate` in the
-    # units of the solver's own objective, number of support vectors; in float64. The rows may be
-    # those of several problems, one after the other: the certificates are added.
-    certify: Callable
-    model: Callable  # (data, state) -> Model
-    # (state) -> (n,) bool on the host: rows without which the solution may be another one
-    supports: Callable
-    # (data, what `prepare` returned or anything else, (m,) rows) -> what runs on these rows share
-    restrict: Callable | None = None
-
-
 class Space(NamedTuple):
     """A function space with the operations of which SVM steps consist."""
 

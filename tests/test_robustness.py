@@ -123,7 +123,6 @@ FOUND = {
     # a count of classes that is no number, nan as the name of a class
     "fuzzed liblinear": (475,),
     "fuzzed invalid": (1325,),
-    "selection files": (422,),  # a path without states
 }
 
 

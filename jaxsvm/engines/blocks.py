@@ -2,7 +2,7 @@
 
 `make_update` is one update. It solves the whole kernel matrix where rows are few
 (`whole_matrix`); else `solve_all` repeats `working_set_step`: `select_working_set`, then
-`smo_step.solve` or, for sets of over 512 rows, `solve_by_blocks`, then `Task.subtract`.
+`smo_step.solve` or, for sets of over 512 rows, `solve_by_blocks`, then `kernel_cache.subtract`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..checks import check_whole
-from ..kernels import matvec
+from ..kernels import holds_precomputed, matvec
 from ..numerics import dot, top_k_index, two_sum
 from ..recipe import register
 from ..types import Array, Batch
@@ -66,29 +66,11 @@ class Task(NamedTuple):
     qp: Any  # Problem, or `nu_qp.NuProblem`
     tol: Array  # ()  the residual to stop at
     rounds: Array  # ()  int32, maximum number of blocks
-    x: Array | None  # (n, d)  all rows; None with `matrix`
+    x: Array  # (n, d)  all rows
     y: Array  # (n,)
     dual: Dual  # its bounds and curvature
     stop: str
     bias: str
-    matrix: Array | None = None  # (n, n)  the kernel matrix; None: rows are computed and cached
-
-    def gram(self, working: Array) -> Array:
-        """The kernel among the rows of a working set (q,), (q, q)."""
-        if self.matrix is None:
-            return self.qp.kernel.gram(self.x, working)
-        return self.matrix.at[working[:, None], working[None, :]].get(mode="promise_in_bounds")
-
-    def subtract(
-        self, state: DualState, rows: kernel_cache.Rows | None, working: Array, change: Array
-    ) -> tuple[Array, Array, kernel_cache.Rows | None]:
-        """The derivative less the kernel rows of a working set times `change`, and the cache."""
-        sums = state.grad, state.compensation
-        if self.matrix is not None:
-            own = kernel_cache.all_rows(self.matrix)
-            return *kernel_cache.subtract_cached(*sums, own, working, change), None
-        assert rows is not None and self.x is not None
-        return kernel_cache.subtract(*sums, rows, self.qp.kernel, self.x, working, change)
 
     def residual(self, state: DualState) -> Residual:
         """The residual of these coefficients."""
@@ -101,7 +83,7 @@ class Progress(NamedTuple):
 
     state: DecompositionState
     residual: Residual  # of the state
-    rows: kernel_cache.Rows | None  # the kernel rows in memory; None with `Task.matrix`
+    rows: kernel_cache.Rows  # the kernel rows in memory
     idle: Idle
     rounds: Array  # ()  int32, number of solved working sets
 
@@ -150,7 +132,8 @@ def working_set_step(task: Task, by_blocks: bool, progress: Progress) -> Progres
     working = select_working_set(dual, progress.state.working[: size // 2], size)
     at_working = lambda a: a.at[..., working].get(mode="promise_in_bounds")
     own = jax.tree.map(at_working, dual)
-    gram = task.gram(working)
+    kernel = task.qp.kernel
+    gram = kernel.gram(task.x, working)
     gram = gram if l2 is None else gram + jnp.diag(own.bounds.l2)
     tol = jnp.maximum(0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0)
     if by_blocks:
@@ -162,7 +145,10 @@ def working_set_step(task: Task, by_blocks: bool, progress: Progress) -> Progres
     # The new coef_W, and grad -= K_.W times its change.
     parts_change = coef - own.coef
     change = parts_change if coef.ndim == 1 else jnp.sum(parts_change, axis=0)
-    grad, compensation, cache = task.subtract(state, progress.rows, working, change)
+    sums = state.grad, state.compensation
+    grad, compensation, cache = kernel_cache.subtract(
+        *sums, progress.rows, kernel, task.x, working, change
+    )
     if l2 is not None:
         grad = grad.at[working].add(-own.bounds.l2 * change, mode="promise_in_bounds")
     state = state._replace(
@@ -184,8 +170,7 @@ def working_set_step(task: Task, by_blocks: bool, progress: Progress) -> Progres
 def can_continue(task: Task, row_limit: int, progress: Progress) -> Array:
     """Whether another working set may improve the coefficients, and no limit is reached, ()."""
     unfinished = (progress.idle.looks < PATIENCE) & (progress.rounds < task.rounds)
-    more = progress.residual.unsolved & unfinished
-    return more if progress.rows is None else more & (progress.rows.n_computed < row_limit)
+    return progress.residual.unsolved & unfinished & (progress.rows.n_computed < row_limit)
 
 
 def solve_all(task: Task, row_limit: int, by_blocks: bool, progress: Progress) -> Progress:
@@ -224,7 +209,9 @@ def make_update(
     ) -> tuple[DecompositionState, Array]:
         n = y.shape[0]
         most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
-        if working_set is None and whole_matrix.fits(x, limit):
+        is_given = holds_precomputed(qp.kernel)
+        most_rows = whole_matrix.MAX_GIVEN if is_given else whole_matrix.MAX_ROWS
+        if working_set is None and whole_matrix.fits(x, limit, most_rows):
             per_round = 100 * n  # as many as a block of n rows may take
             steps = jnp.minimum(most, (2**31 - 1) // per_round) * per_round
             own = qp, tol, steps, state.dual, y
@@ -265,7 +252,6 @@ def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
             zero = jnp.zeros((), jnp.int32)
             start = Progress(state, residual, rows, never_idle(y.dtype), zero)
             end = solve_all(task, row_limit, by_blocks and size > BLOCK, start)
-            assert end.rows is not None
             return end.state, end.rows.n_computed + start_rows
 
         residual = task.residual(state.dual)

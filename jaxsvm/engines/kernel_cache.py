@@ -56,13 +56,6 @@ def empty(x: Array, slots: int) -> Rows:
     return Rows(value, minus_ones(n), minus_ones(slots), zeros(), zeros())
 
 
-def all_rows(matrix: Array) -> Rows:
-    """A cache that holds all rows of a kernel matrix (n, n), each in its own slot."""
-    index = lax.iota(jnp.int32, matrix.shape[0])
-    zero = jnp.zeros((), jnp.int32)
-    return Rows(matrix, index, index, zero, zero)
-
-
 def alternate_signs(mask: Array, by: Array) -> tuple[Array, Array]:
     """The order with the true entries of (q,) first, those of positive and negative `by` in turns.
 

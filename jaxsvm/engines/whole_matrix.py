@@ -35,12 +35,13 @@ LANE_ROWS = 512  # of a problem; those of more rows are solved one after the oth
 LANE_ROWS_OF_CPU = 128
 LANE_MEMORY = 2**28  # bytes of the kernel matrices of problems that are solved at once
 MAX_ROWS = 2048  # rows up to which steps on the whole matrix are as fast as blocks
+MAX_GIVEN = 4096  # the same where the matrix is given, not computed
 
 
-def fits(x: Array, memory: float) -> bool:
+def fits(x: Array, memory: float, most: int = MAX_ROWS) -> bool:
     """Whether the rows are few, and their kernel matrix takes at most `memory` bytes."""
     n = x.shape[0]
-    return n <= MAX_ROWS and n * n * jnp.dtype(accum_dtype(x)).itemsize <= memory
+    return n <= most and n * n * jnp.dtype(accum_dtype(x)).itemsize <= memory
 
 
 @functools.cache

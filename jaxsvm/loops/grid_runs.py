@@ -1,4 +1,4 @@
-"""The grid of cells and folds that `select` works on, and the threads that make its fits."""
+"""The grid of cells and folds that `select` works on, and the fits to make."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..recipe import Recipe, fields_of
 from ..types import Array, Batch
 from .selection_file import ResultFile, Results
 from .threads import Limits, Progress
@@ -21,45 +20,31 @@ class Grid(NamedTuple):
     order: list[np.ndarray]  # for each axis the indices from the strongest regularisation on
     data: Batch
     fold: np.ndarray  # (n,)  int32, -1: in all training sets
-    folds: int
     key: Array
     tol: float | None
     steps: int | None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The number of cells along each axis."""
-        return tuple(len(numbers) for numbers in self.axes.values())
-
-    @property
-    def cells(self) -> list[tuple[int, ...]]:
-        """All cells, from the strongest regularisation on, the first axis fastest."""
-        grids = np.meshgrid(*self.order[::-1], indexing="ij")
-        return [tuple(map(int, cell[::-1])) for cell in zip(*map(np.ravel, grids), strict=True)]
+    def lines(self) -> list[list[tuple[int, ...]]]:
+        """The cells along the first axis for all numbers of the others, by `order`."""
+        others = np.meshgrid(*self.order[:0:-1], indexing="ij")
+        rest = [cell[::-1] for cell in zip(*map(np.ravel, others), strict=True)] or [()]
+        return [[(int(i), *map(int, cell)) for i in self.order[0]] for cell in rest]
 
     def numbers(self, cell: tuple[int, ...]) -> dict[str, Any]:
         """The numbers of a cell by axis, as Python's."""
-        return {
-            name: values[i].item()
-            for (name, values), i in zip(self.axes.items(), cell, strict=True)
-        }
+        pairs = zip(self.axes.items(), cell, strict=True)
+        return {name: values[i].item() for (name, values), i in pairs}
 
     def solver(self, cell: tuple[int, ...]) -> Any:
-        """The solver of a cell, which stops at `tol`."""
-        solver = self.maker(**self.numbers(cell))
-        iterates = self.tol is not None and fields_of(solver).hooks.tol is not None
-        return solver.bind(tol=self.tol) if iterates and isinstance(solver, Recipe) else solver
-
-    def held_out(self, fold: int) -> np.ndarray:
-        """The rows of a fold."""
-        return np.flatnonzero(self.fold == fold)
+        """The solver of a cell."""
+        return self.maker(**self.numbers(cell))
 
     def without(self, fold: int) -> Batch:
         """The data with weight 0 for the rows of a fold."""
-        weight = np.asarray(self.data.weight)
-        left: Any = weight.copy()
-        left[self.fold == fold] = 0
-        return self.data._replace(weight=left)
+        weight: Any = np.array(self.data.weight)
+        weight[self.fold == fold] = 0
+        return self.data._replace(weight=weight)
 
 
 class GridJob(NamedTuple):
@@ -79,3 +64,23 @@ class GridJob(NamedTuple):
         """Whether the results hold all wanted fits of these cells and folds."""
         done = self.results.arrays["done"]
         return all(done[cell][list(folds)].all() for cell in cells if self.wanted[cell])
+
+    def record(self, cells: list, fold: int, values: np.ndarray, **numbers: np.ndarray) -> None:
+        """Keep the fits of the wanted cells: values (cells, m, ...) and numbers (cells,) each."""
+        rows = np.flatnonzero(self.grid.fold == fold)
+        wanted = [i for i, cell in enumerate(cells) if self.wanted[cell]]
+        for i in wanted:
+            own = {name: number[i] for name, number in numbers.items()}
+            self.results.record(cells[i], fold, rows, values[i, : len(rows)], own)
+        self.progress.add(len(wanted))
+        self.limits.has_fit = True
+        self.file.write()
+
+
+def held_rows(fold: np.ndarray) -> np.ndarray:
+    """The rows of each fold, (folds, m); -1: padding."""
+    rows = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
+    index = np.full((len(rows), max(map(len, rows))), -1, np.int32)
+    for place, own in zip(index, rows, strict=True):
+        place[: len(own)] = own
+    return index

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from .grid_runs import GridJob
-from .selection import cells_of
 
 ROUNDS = 5  # at most; the first has two fifths of the folds
 Z = 2.0  # standard errors by which a cell must be worse than the best one
@@ -47,23 +46,17 @@ def _worse(
     part: GridJob, wanted: np.ndarray, folds: tuple[int, ...], losses: Callable
 ) -> np.ndarray:
     """The cells that are significantly worse than the best one, as a mask of the grid."""
-    cells = [cell for cell in cells_of(part.grid.shape) if wanted[cell]]
+    cells = [cell for cell in np.ndindex(wanted.shape) if wanted[cell]]
     pairs = [losses(part, cell, folds) for cell in cells]
-    weight = pairs[0][1]
-    share = weight / weight.sum()
+    share = pairs[0][1] / pairs[0][1].sum()
     values = np.stack([value for value, _ in pairs])
-    finite = np.isfinite(values).all(axis=1)
+    mean = values @ share  # not finite where a value is not
     worse = np.zeros(wanted.shape, bool)
-    if not finite.any():
+    if not np.isfinite(mean).any():
         return worse
-    mean = np.where(finite, np.where(finite[:, None], values, 0) @ share, np.inf)
-    best = values[np.argmin(mean)]
-    for cell, value, is_finite in zip(cells, values, finite, strict=True):
-        if not is_finite:
-            worse[cell] = True
-            continue
-        difference = value - best
-        average = share @ difference
-        se = np.sqrt(np.sum((share * (difference - average)) ** 2))
-        worse[cell] = len(value) >= FEWEST and average > Z * se
+    difference = values - values[np.argmin(np.where(np.isfinite(mean), mean, np.inf))]
+    average = difference @ share
+    se = np.sqrt(np.sum((share * (difference - average[:, None])) ** 2, axis=1))
+    is_worse = (average > Z * se) & (len(share) >= FEWEST)
+    worse[tuple(np.transpose(cells))] = is_worse | ~np.isfinite(mean)
     return worse

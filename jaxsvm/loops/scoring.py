@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..calibration import columns_of, crossfit
 from ..checks import calling
 from .grid_runs import GridJob
-from .selection import cells_of
 
 MOST_GROUPS = 10  # of folds, of which each has probabilities by curves fitted to the others
 
 
-class Outcome:
-    """The rows of some folds of a cell: decision values by models that were trained without them.
+class Outcome(NamedTuple):
+    """The rows of some folds of a cell, by models that were trained without them."""
 
-    `fold` (m,) is the number of each row's fold among these.
-    """
+    values: np.ndarray  # (m,) or (m, k)  float64, decision values
+    y: np.ndarray  # (m,) or (m, k)
+    weight: np.ndarray  # (m,) or (m, k)
+    fold: np.ndarray  # (m,)  the number of each row's fold among these
 
-    def __init__(self, part: GridJob, cell: tuple[int, ...], folds: list[int]) -> None:
-        rows = [part.grid.held_out(fold) for fold in folds]
-        index, data = np.concatenate(rows), part.grid.data
-        self.values = part.results.arrays["values"][cell][index].astype(np.float64)
-        self.y, self.weight = (np.asarray(a, np.float64)[index] for a in (data.y, data.weight))
-        self.fold = np.repeat(np.arange(len(folds)), list(map(len, rows)))
+    @classmethod
+    def of(cls, part: GridJob, cell: tuple[int, ...], folds: list[int]) -> Outcome:
+        """The rows of these folds, fold by fold."""
+        rows = [np.flatnonzero(part.grid.fold == fold) for fold in folds]
+        arrays = part.results.arrays["values"][cell], part.grid.data.y, part.grid.data.weight
+        index, number = np.concatenate(rows), np.repeat(np.arange(len(folds)), [*map(len, rows)])
+        values, y, weight = (np.asarray(a, np.float64)[index] for a in arrays)
+        return cls(values, y, weight, number)
 
     def probabilities(self, share: np.ndarray) -> np.ndarray:
         """Those of the classes, (m, k), by sigmoids that were fitted to the other folds.
@@ -35,12 +38,11 @@ class Outcome:
         Folds are gathered into ten groups. They are nan for a single fold, and where a value is not
         finite. `share` (m,) are the weights of the rows.
         """
-        group, coupling = (self.fold % MOST_GROUPS).astype(np.int32), "rest"
-        columns = columns_of(self.values, coupling)
+        group, columns = (self.fold % MOST_GROUPS).astype(np.int32), columns_of(self.values, "rest")
         if group.max() == 0 or not np.isfinite(columns).all():
             return np.full((len(columns), max(columns.shape[1], 2)), np.nan)
         place = class_numbers(self.values, self.y)
-        return crossfit(columns, place, share, group, "sigmoid", coupling)
+        return crossfit(columns, place, share, group, "sigmoid", "rest")
 
 
 class Scorer:
@@ -52,89 +54,84 @@ class Scorer:
     """
 
     def __init__(self, score: str | Callable, targets: Any) -> None:
-        self.score: Any = _one_minus_auc if score == "auc" else score
         several = isinstance(targets, tuple)
-        real = (targets[0] if several else targets) == "real"
-        if several and not callable(score) and score not in ("error", "risk"):
-            raise ValueError(
-                f"score={score!r} is of one target a row, and this solver has {targets[1]}: take "
-                "'error', 'risk' or a function"
-            )
-        if real and not callable(score) and score not in ("error", "risk"):
+        is_real = (targets[0] if several else targets) == "real"
+        is_of_any = callable(score) or score in ("error", "risk")
+        if is_real and not is_of_any:
             raise ValueError(
                 f"score={score!r} is of classes, and the targets of this solver are real: take "
                 "'error' or 'risk'"
             )
-        self.loss = None if callable(self.score) else _LOSSES[self.score, real]
-        if several and self.loss is not None:
-            self.loss = _LOSSES_OF_COLUMNS.get((str(score), real), self.loss)
-        self.of_probabilities = score in ("log_loss", "brier")
+        if several and not is_of_any:
+            raise ValueError(
+                f"score={score!r} is of one target a row, and this solver has {targets[1]}: take "
+                "'error', 'risk' or a function"
+            )
+        self.score: Any = _one_minus_auc if score == "auc" else score
+        kind = "real" if is_real else "columns" if several else "labels"
+        self.loss = None if callable(self.score) else _LOSSES[self.score, kind]
 
     def of_folds(self, outcome: Outcome, folds: Iterable[int]) -> list[float]:
         """The scores of these folds; nan where a value is not finite and the rule is not a user's.
 
         `folds` are numbers as of `Outcome.fold`.
         """
+        rows_of = [outcome.fold == number for number in folds]
+        if self.loss is not None:
+            losses, weights = self._of_rows(outcome)
+            return [float(np.average(losses[rows], weights=weights[rows])) for rows in rows_of]
         share_of = getattr(self.score, "share_of", lambda y, weight: weight)
         chances = functools.cache(
             lambda: outcome.probabilities(share_of(outcome.y, outcome.weight))
         )
-        values = chances() if self.of_probabilities else outcome.values
 
-        def of_fold(number: int) -> float:
-            rows = outcome.fold == number
-            fold = values[rows], outcome.y[rows], outcome.weight[rows]
-            if self.loss is not None:
-                if not np.isfinite(fold[0]).all():
-                    return np.nan
-                losses, weights = _by_row(self.loss(*fold[:2]), fold[2])
-                return float(np.average(losses, weights=weights))
+        def of_fold(rows: np.ndarray) -> float:
             more = (lambda: chances()[rows],) if hasattr(self.score, "takes_probabilities") else ()
-            form = "(values, targets, weights) -> one number"
-            with calling("score", self.score, form, *fold, *more):
-                return float(self.score(*fold, *more))
+            args = *(a[rows] for a in outcome[:3]), *more
+            with calling("score", self.score, "(values, targets, weights) -> one number", *args):
+                return float(self.score(*args))
 
-        return [of_fold(number) for number in folds]
+        return [of_fold(rows) for rows in rows_of]
 
     def fill(self, part: GridJob) -> None:
         """Fill in the score of every finished fit."""
         arrays = part.results.arrays
-        for cell in cells_of(part.grid.shape):
+        for cell in np.ndindex(part.wanted.shape):
             done, score = arrays["done"][cell], arrays["score"][cell]
             known = [fold for fold in part.folds if done[fold]]
             new = [number for number, fold in enumerate(known) if np.isnan(score[fold])]
             if new:
-                scores = self.of_folds(Outcome(part, cell, known), new)
+                scores = self.of_folds(Outcome.of(part, cell, known), new)
                 score[[known[number] for number in new]] = scores
 
     def losses(
         self, part: GridJob, cell: tuple[int, ...], folds: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray]:
         """The losses of a cell on the rows of these folds, or its scores, and their weights."""
-        outcome = Outcome(part, cell, list(folds))
-        if self.loss is None:
-            return np.array(self.of_folds(outcome, range(len(folds)))), np.ones(len(folds))
-        values = outcome.values
-        if self.of_probabilities:
-            values = outcome.probabilities(outcome.weight)
-        rows_finite = np.isfinite(values).reshape(len(outcome.y), -1).all(axis=1)
-        losses, weights = _by_row(self.loss(values, outcome.y), outcome.weight)
-        return np.where(rows_finite, losses, np.nan), weights
+        outcome = Outcome.of(part, cell, list(folds))
+        if self.loss is not None:
+            return self._of_rows(outcome)
+        return np.array(self.of_folds(outcome, range(len(folds)))), np.ones(len(folds))
 
-
-def _by_row(losses: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The losses (m,) of the rows and their weights; of several targets means over them."""
-    if losses.ndim == 1:
-        return losses, weight
-    shares = np.broadcast_to(weight.reshape(len(losses), -1), losses.shape)
-    total = shares.sum(axis=1)
-    mean = np.sum(np.where(shares > 0, shares * losses, 0), axis=1) / np.where(total > 0, total, 1)
-    return mean, total / losses.shape[1]
+    def _of_rows(self, outcome: Outcome) -> tuple[np.ndarray, np.ndarray]:
+        """The losses (m,) of the rows and their weights; of several targets means over them."""
+        assert self.loss is not None
+        values, y, weight, _ = outcome
+        if self.score in ("log_loss", "brier"):
+            values = outcome.probabilities(weight)
+        finite = np.isfinite(values).reshape(len(y), -1).all(axis=1)
+        losses = self.loss(values, y)
+        if losses.ndim > 1:
+            shares = np.broadcast_to(weight.reshape(len(y), -1), losses.shape)
+            total = shares.sum(axis=1)
+            losses = np.where(shares > 0, shares * losses, 0).sum(axis=1)
+            losses, weight = losses / np.where(total > 0, total, 1), total / y.shape[1]
+        return np.where(finite, losses, np.nan), weight
 
 
 def class_numbers(values: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The numbers of the classes (m,) of targets, by the shape of decision values."""
-    return (y > 0).astype(int) if values.ndim == 1 else y.astype(int)
+    """The numbers of the classes (m,) of targets, by the shape of values or probabilities."""
+    return (y > 0).astype(int) if values.ndim == 1 or values.shape[1] == 2 else y.astype(int)
 
 
 def _error(values: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -145,7 +142,7 @@ def _error(values: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _hinge(values: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The hinge loss."""
-    if values.ndim > 1:
+    if values.shape != y.shape:
         raise ValueError(
             "score='risk' takes models with one value for each row; score many classes by 'error', "
             "or by a function of your own"
@@ -153,52 +150,42 @@ def _hinge(values: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.maximum(0, 1 - y * values)
 
 
-def _places(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The numbers of the classes (m,) of targets, by probabilities (m, k)."""
-    return (y > 0).astype(int) if p.shape[1] == 2 else y.astype(int)
-
-
 def _log_loss(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """-log of the probability of a row's class, at most 36."""
-    own = np.take_along_axis(p, _places(p, y)[:, None], axis=1)[:, 0]
+    own = np.take_along_axis(p, class_numbers(p, y)[:, None], axis=1)[:, 0]
     return -np.log(np.maximum(own, np.finfo(p.dtype).eps))
 
 
 def _brier(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """sum_c (p_c - [c is the row's class])^2; of two classes half of it."""
-    difference = p - np.eye(p.shape[1])[_places(p, y)]
+    difference = p - np.eye(p.shape[1])[class_numbers(p, y)]
     return np.sum(difference**2, axis=1) / (2 if p.shape[1] == 2 else 1)
 
 
 def _one_minus_auc(values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
     """One minus the area under the ROC curve; of k classes the mean of each against the rest."""
-    place = class_numbers(values, y)
-    columns = columns_of(values, "rest").T
-    one = [
-        _area(f, np.where(place == c, weight, 0), np.where(place == c, 0, weight))
-        for c, f in enumerate(columns, 1 if values.ndim == 1 else 0)
-    ]
-    return 1 - float(np.mean(one))
+    place, columns = class_numbers(values, y), columns_of(values, "rest").T
+    numbers = [1] if values.ndim == 1 else range(len(columns))
+    areas = [_area(f, weight, place == c) for c, f in zip(numbers, columns, strict=True)]
+    return 1 - float(np.mean(areas))
 
 
-def _area(score: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> float:
+def _area(score: np.ndarray, weight: np.ndarray, positive: np.ndarray) -> float:
     """The weighted share of pairs in which the positive row has the higher score; ties are half."""
     rank = np.unique(score, return_inverse=True)[1]
-    above, below = (np.bincount(rank, weight) for weight in (positive, negative))
+    above, below = (np.bincount(rank, weight * part) for part in (positive, ~positive))
     total = above.sum() * below.sum()
     return float(above @ (np.cumsum(below) - below / 2) / total) if total > 0 else np.nan
 
 
-_LOSSES: dict[tuple[str, bool], Callable] = {
-    ("error", False): _error,
-    ("risk", False): _hinge,
-    ("log_loss", False): _log_loss,
-    ("brier", False): _brier,
-    ("error", True): lambda values, y: (values - y) ** 2,
-    ("risk", True): lambda values, y: np.abs(values - y),
-}
-# of labels of which several may hold
-_LOSSES_OF_COLUMNS: dict[tuple[str, bool], Callable] = {
-    ("error", False): lambda values, y: (values > 0) != (y > 0),
-    ("risk", False): lambda values, y: np.maximum(0, 1 - y * values),
+# by the score, and the targets; "columns" are labels of which several may hold
+_LOSSES: dict[tuple[str, str], Callable] = {
+    ("error", "labels"): _error,
+    ("risk", "labels"): _hinge,
+    ("log_loss", "labels"): _log_loss,
+    ("brier", "labels"): _brier,
+    ("error", "real"): lambda values, y: (values - y) ** 2,
+    ("risk", "real"): lambda values, y: np.abs(values - y),
+    ("error", "columns"): lambda values, y: (values > 0) != (y > 0),
+    ("risk", "columns"): _hinge,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -14,21 +15,14 @@ from ..checks import key as check_key
 from ..data.fold_numbers import folds as make_folds
 from ..recipe import Recipe, check_choice, fields_of, is_kind
 from ..types import Array, Batch, JointLoss, check_weights, row_weights
-from .checks import check_kernels, check_limit, check_solver, check_targets
+from .checks import check_kernels, check_solver, check_targets
 
 SCORES = ("error", "risk", "log_loss", "brier", "auc")
 SEARCHES = ("grid", "race")
 
 
 def check_arguments(
-    maker: Any,
-    data: Any,
-    key: Any,
-    score: Any,
-    rule: Any,
-    search: Any,
-    seconds: Any,
-    progress: Any,
+    maker: Any, data: Any, key: Any, score: Any, rule: Any, search: Any, **flags: Any
 ) -> None:
     """Raise for arguments of `select` that are not what it takes."""
     if not callable(maker) or isinstance(maker, type):
@@ -42,28 +36,24 @@ def check_arguments(
         check_choice("score", score, SCORES)
     check_choice("rule", rule, ("best", "one_se"))
     check_choice("search", search, SEARCHES)
-    check_limit("seconds", seconds)
-    if not isinstance(progress, bool):
-        raise TypeError(f"progress must be True or False, got {shown(progress)}")
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise TypeError(f"{name} must be True or False, got {shown(flag)}")
 
 
 def axis_of(name: str, numbers: Any) -> np.ndarray:
     """The numbers of an axis as a vector on the host; integers stay integers."""
-    wrong = f"the axis {name} must be a vector of at least one finite number, got "
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         vector = np.asarray(numbers)
-    except (TypeError, ValueError) as error:
-        raise ValueError(wrong + shown(numbers)) from error
-    if vector.dtype.kind not in "iuf":
-        raise ValueError(wrong + shown(numbers))
-    if vector.ndim != 1 or not vector.shape[0]:
-        raise ValueError(f"{wrong}shape {vector.shape}")
-    if not np.isfinite(vector).all():
-        raise ValueError(wrong + f"{vector[~np.isfinite(vector)][0]:g}")
-    return vector
+        is_vector = vector.dtype.kind in "iuf" and vector.ndim == 1 and vector.size
+        if is_vector and np.isfinite(vector).all():
+            return vector
+    raise ValueError(
+        f"the axis {name} must be a vector of at least one finite number, got {shown(numbers)}"
+    )
 
 
-def check_names(maker: Callable, names: list[str]) -> None:
+def _check_names(maker: Callable, names: list[str]) -> None:
     """Raise unless the axes are arguments of the maker, and all that it needs."""
     if not names:
         raise ValueError("select needs at least one axis, such as C=jaxsvm.C_grid()")
@@ -71,16 +61,14 @@ def check_names(maker: Callable, names: list[str]) -> None:
         parameters = inspect.signature(maker).parameters.values()
     except (TypeError, ValueError):  # some builtins have no signature
         return
-    by_name = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    known = [p.name for p in by_name]
-    has_kwargs = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    for name in names:
-        if name not in known and not has_kwargs:
-            raise ValueError(
-                f"maker has no parameter named {name}, only {', '.join(known)}: name the axes as "
-                "maker does"
-            )
-    missing = [p.name for p in by_name if p.default is p.empty and p.name not in names]
+    known = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    other = [name for name in names if name not in known]
+    if other and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        raise ValueError(
+            f"maker has no parameter named {other[0]}, only {', '.join(known)}: name the axes as "
+            "maker does"
+        )
+    missing = [name for name, p in known.items() if p.default is p.empty and name not in names]
     if missing:
         raise ValueError(
             f"maker needs {', '.join(missing)}, but the axes are {', '.join(names)}: give an axis "
@@ -90,6 +78,7 @@ def check_names(maker: Callable, names: list[str]) -> None:
 
 def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> Any:
     """The solver of the first cell, after checks of it and of those at the ends of the axes."""
+    _check_names(maker, list(axes))
     middle = {name: numbers[0].item() for name, numbers in axes.items()}
     for name, numbers in axes.items():
         for value in {numbers.min().item(), numbers.max().item()} - {middle[name]}:
@@ -104,18 +93,18 @@ def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> A
     return first
 
 
-def check_score(score: Any, solver: Any) -> None:
-    """Raise for a score of single rows beside a loss that couples rows, such as that of ranking."""
+def check_score(score: Any, solver: Any, folds: int) -> None:
+    """Raise for a score of single rows beside a loss that couples rows, such as that of ranking.
+
+    And for one of probabilities where there is one fold.
+    """
     if not callable(score) and _ranks(solver):
         raise ValueError(
             f"score={score!r} is of single rows, and the loss of this solver ranks them: take as "
             "score a function (values, targets, weights) -> a number, least for the best order"
         )
 
-
-def check_single(count: int, score: Any) -> None:
-    """Raise for a score of probabilities where there is one fold."""
-    if count == 1 and (score in ("log_loss", "brier") or hasattr(score, "takes_probabilities")):
+    if folds == 1 and (score in ("log_loss", "brier") or hasattr(score, "takes_probabilities")):
         raise ValueError(
             "the probabilities of a fold are fitted to the others, and there is one fold: take two "
             "or more, or another score"
@@ -131,20 +120,27 @@ def _ranks(part: Any) -> bool:
 
 
 def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> np.ndarray:
-    """The fold of each row, -1 for rows of weight 0; rows of one query are in one fold."""
+    """The fold of each row, -1 for rows of weight 0; rows of one query are in one fold.
+
+    Raises:
+        ValueError: folds or groups that cannot be; a fold without rows, or without which a class
+            is missing.
+    """
     weight, y = np.asarray(row_weights(data).weight), np.asarray(data.y)
     n, live = y.shape[0], np.flatnonzero(weight > 0)
+    has_classes = targets == "labels" or isinstance(targets, int)
     fold = np.full(n, -1, np.int32)
-    if isinstance(folds, str):
-        if folds != "loo":
+    if np.ndim(folds) or isinstance(folds, str):
+        if isinstance(folds, str) and folds != "loo":
             raise ValueError(
                 f"folds must be a number, the fold of each row, or 'loo', got {folds!r}"
             )
         if groups is not None:
-            raise ValueError("folds='loo' leaves out single rows: leave groups out")
-        fold[live] = np.arange(len(live))
-        return fold
-    if np.ndim(folds) == 0:
+            raise ValueError(
+                "folds='loo' and folds that are given row by row take no groups: leave groups out"
+            )
+        fold[live] = np.arange(len(live)) if isinstance(folds, str) else _given(folds, n)[live]
+    else:
         if groups is not None and np.shape(groups) != (n,):
             raise ValueError(
                 f"groups must name the group of each of the {n} rows, got shape {np.shape(groups)}"
@@ -152,46 +148,40 @@ def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> 
         groups = data.query if groups is None else groups
         own = None if groups is None else np.asarray(groups)[live]
         k = integer("folds", folds, 2)
-        stratify = targets == "labels" or isinstance(targets, int)
         # folds of several targets are not stratified, so that any one stands for them
         one = y[live].reshape(len(live), -1)[:, 0]
-        fold[live] = make_folds(key, one, k, groups=own, stratify=stratify)
-        return fold
+        fold[live] = make_folds(key, one, k, groups=own, stratify=has_classes)
+    sizes = np.bincount(fold[fold >= 0], minlength=1)
+    if not sizes.all():
+        raise ValueError(
+            f"fold {np.argmin(sizes)} holds no row: number the folds 0, 1, ... without gaps"
+        )
+    if sizes.max() == len(live):
+        raise ValueError("without fold 0 there is no row to train on: take more folds")
+    if has_classes:
+        classes, place = np.unique(y[live], return_inverse=True)
+        rest = [
+            np.bincount(place[fold[live] != i], minlength=len(classes)) for i in range(len(sizes))
+        ]
+        for i, c in np.argwhere(np.stack(rest) == 0)[:1]:
+            raise ValueError(
+                f"without fold {i} there is no row of class {classes[c]:g}: take fewer folds, more "
+                "rows of that class, or other groups"
+            )
+    return fold
+
+
+def _given(folds: Any, n: int) -> np.ndarray:
+    """The folds of rows as they are given."""
     given = np.asarray(folds)
     if given.shape != (n,) or given.dtype.kind not in "iu":
         raise ValueError(
             f"folds must hold a whole number for each of the {n} rows, got "
             f"{given.dtype} of shape {given.shape}"
         )
-    if groups is not None:
-        raise ValueError("folds that are given row by row take no groups: leave groups out")
     if given.min() < -1 or given.max() < 0 or given.min() == given.max():
         raise ValueError(
             "folds must be numbered 0, 1, ..., -1 for rows that are always trained on, so that "
             f"each leaves rows to train on, got {given.min()} to {given.max()}"
         )
-    fold[live] = given[live]
-    return fold
-
-
-def check_folds(fold: np.ndarray, data: Batch, targets: Any) -> None:
-    """Raise for a fold without rows, or without which a class is missing."""
-    y, live = np.asarray(data.y), np.asarray(row_weights(data).weight) > 0
-    for i, count in enumerate(np.bincount(fold[fold >= 0])):
-        if not count:
-            raise ValueError(f"fold {i} holds no row: number the folds 0, 1, ... without gaps")
-        if not (live & (fold != i)).any():
-            raise ValueError(f"without fold {i} there is no row to train on: take more folds")
-    if targets != "labels" and not isinstance(targets, int):
-        return
-    classes = np.unique(y[live])
-    place = np.searchsorted(classes, y)
-    counts = np.zeros((int(fold.max()) + 1, len(classes)), int)
-    np.add.at(counts, (fold[live & (fold >= 0)], place[live & (fold >= 0)]), 1)
-    missing = np.argwhere(counts == np.bincount(place[live], minlength=len(classes))[None, :])
-    if len(missing):
-        i, c = missing[0]
-        raise ValueError(
-            f"without fold {i} there is no row of class {classes[c]:g}: take fewer folds, more "
-            "rows of that class, or other groups"
-        )
+    return given

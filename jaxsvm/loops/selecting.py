@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Callable
@@ -10,31 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_number, integer, shown
+from ..checks import as_number, integer
 from ..flags import despite_flags
 from ..models import classes_of
 from ..numerics import is_traced
-from ..recipe import check_positive, fields_of, sharing_of
+from ..recipe import check_positive, fields_of
 from ..types import Array, Batch
 from .checks import check_limit, whole_number
 from .grid_runs import Grid, GridJob
-from .kernel_grid import refit_shared, run_shared
+from .machine_fits import certificate_of
 from .race import run_race
 from .scoring import Scorer
-from .select_checks import (
-    axis_of,
-    check_arguments,
-    check_folds,
-    check_names,
-    check_score,
-    check_single,
-    first_solver,
-    folds_of,
-)
+from .select_checks import axis_of, check_arguments, check_score, first_solver, folds_of
 from .selection import Scores, Selection, strength
-from .selection_file import ResultFile, Results, digest
+from .selection_file import ResultFile, Results
 from .threads import Limits, Progress, processors
-from .vmapped_fits import refit_fitted, run_fitted
+from .vmapped_fits import refit, run_fits
 
 
 @despite_flags
@@ -62,14 +52,14 @@ def select(
 
         score[i, j, f] = score of maker(a=a[i], b=b[j]) trained without fold f, on the rows of f
 
-    A fold is left out by weights of 0, so that all fits are one program. What fits share is worked
-    out once: a kernel matrix for all C and folds of a gamma, a feature map for all C.
+    What fits share is worked out once for all numbers of the first axis: a kernel matrix for all C
+    and folds of a gamma, a feature map for all C. So put first the axis on which no kernel and no
+    feature map depends.
 
-    Exact kernel machines (`decomposition`) of the same kernel run one after the other, each from
-    the solution before. Several folds run at once. The table then holds a certified gap of each
-    fit, worked out in float64. Fits of other solvers are programs over all folds and all numbers
-    of the first axis. So put first the axis on which no feature map depends. Along it, fits of
-    `newton` start from the solution before.
+    Fits of exact kernel machines (`decomposition`) run along the first axis, each from the solution
+    before. Several folds run at once. The table then holds a certified gap of each fit, worked out
+    in float64. Fits of other solvers are programs over all folds and all numbers of the first
+    axis. Along it, fits of `newton` start from the solution before.
 
     Args:
         maker: (one number of each axis by name) -> solver.
@@ -78,7 +68,7 @@ def select(
         folds: number of folds; they are stratified for labels and class numbers. Or the fold of
             each row, (n,) integers from 0 on, -1 for rows that are in all training sets; a single
             fold 0 is a validation set. Or "loo": each row is a fold; exact kernel machines then
-            start from the solution on all rows where the row is no support vector, which is the
+            make no fit where the row is no support vector of the machine on all rows, which is the
             solution without it.
         groups: (n,) a name or number of the group of each row; rows of one group are in one fold.
             None: the queries of the data, if it has them.
@@ -98,15 +88,15 @@ def select(
         tol: of the fits, as of `fit`; None: the solver's.
         steps: of the fits, as of `fit`; None: ten passes, or until an exact solver's tolerance. Ten
             passes of dual ascent may be too few for a large C.
-        memory: bytes of what fits share, > 0; None: 2 GiB. A kernel matrix that does not fit is
-            replaced by a cache of its rows, which all C and folds share. For other solvers the
+        memory: bytes of what fits share, > 0; None: 2 GiB. A kernel matrix of 12 bytes a number
+            that does not fit is replaced by a cache of its rows in each fit. For other solvers the
             bound of the temporaries of a program, as of `sweep`.
         threads: fits at the same time; None: the number of processors.
         seconds: start no other fit after this time. Cells that were not completed are nan; if there
             is no other, a ValueError says so.
         save: path of a file that holds all finished fits. A call with the same arguments goes on
-            from it, with the same result. Functions are the same if their code is, what they close
-            over, and the globals that they read; those of installed packages, if their names are.
+            from it, with the same result. It belongs to the rows, the folds and the axes, and to
+            the solver of the first cell.
         progress: a bar on the standard error stream.
         fold_models: whether the result holds the models of the choice that were trained without
             each fold, by another fit each, for `Selection.conformal`.
@@ -142,9 +132,9 @@ def select(
         section 7.10 (one standard error); C.-W. Hsu, C.-C. Chang, C.-J. Lin, A practical guide to
         support vector classification, 2003.
     """
-    check_arguments(maker, data, key, score, rule, search, seconds, progress)
-    if not isinstance(fold_models, bool):
-        raise TypeError(f"fold_models must be True or False, got {shown(fold_models)}")
+    flags = {"progress": progress, "fold_models": fold_models}
+    check_arguments(maker, data, key, score, rule, search, **flags)
+    check_limit("seconds", seconds)
     if is_traced(data, key, axes):
         raise ValueError("select works outside of jit, vmap and grad only")
     names, data = data.classes, data._replace(classes=None)  # other names: the same programs
@@ -155,39 +145,30 @@ def select(
         check_positive(memory=memory)
         memory = as_number("memory", memory)
     numbers = {name: axis_of(name, values) for name, values in axes.items()}
-    check_names(maker, list(numbers))
     first = first_solver(maker, numbers, data)
-    check_score(score, first)
-    fold = folds_of(key, data, fields_of(first).targets, folds, groups)
-    count = int(fold.max()) + 1
-    check_single(count, score)
-    check_folds(fold, data, fields_of(first).targets)
-    results = Results(tuple(map(len, numbers.values())), count, fold.shape[0])
-    race = search == "race"
-    call = ""
-    if save is not None:
-        call = digest(numbers, data, _digests(maker, numbers), fold, key, tol, steps, race)
-    file = ResultFile(save, results, call)
+    targets = fields_of(first).targets
+    fold = folds_of(key, data, targets, folds, groups)
+    count, shape = int(fold.max()) + 1, tuple(map(len, numbers.values()))
+    check_score(score, first, count)
+    scorer, results = Scorer(score, targets), Results(shape, count, len(fold))
+    call = numbers, data, first, fold, key, tol, steps, search
+    file = ResultFile(save, results, *call)
     start, limits = time.monotonic(), Limits(seconds)
     order = [np.argsort(strength(name, values), kind="stable") for name, values in numbers.items()]
-    grid = Grid(maker, numbers, order, data, fold, count, key, tol, steps)
-    total = int(np.prod(grid.shape)) * count
-    known = results.count + sum(len(leaves[0]) for leaves in results.paths.values())
-    bar = Progress(total, known, "fits", progress)
-    everything = tuple(range(count)), np.ones(grid.shape, bool)
+    grid = Grid(maker, numbers, order, data, fold, key, tol, steps)
+    arrays = results.arrays
+    bar = Progress(arrays["done"].size, results.count, "fits", progress)
+    everything = tuple(range(count)), np.ones(shape, bool)
     part = GridJob(grid, *everything, results, file, limits, bar, memory, threads)
-    run = run_fitted if sharing_of(first) is None else run_shared
-    rule_of_scores = Scorer(score, fields_of(first).targets)
     try:
-        if race:
-            run_race(run, part, rule_of_scores.losses)
+        if search == "race":
+            run_race(run_fits, part, scorer.losses)
         else:
-            run(part)
+            run_fits(part)
     finally:
         bar.close()
         file.write(now=True)
-    rule_of_scores.fill(part)
-    arrays = results.arrays
+    scorer.fill(part)
     table = Scores(
         arrays["score"],
         arrays["gap"],
@@ -197,41 +178,28 @@ def select(
         tuple(numbers.values()),
         tuple(numbers),
     )
-    if limits.out_of_time and not np.isfinite(table.mean).any():
+    n_scores, n_fits, total = np.isfinite(table.mean).sum(), results.count, table.folds.size
+    if limits.out_of_time and not n_scores:
         raise ValueError(
             f"no cell was completed within {seconds:g} seconds: give more of them, or save=path, "
             "from which the next call goes on"
         )
     place = table.one_se_place if rule == "one_se" else table.place
-    refit = refit_fitted if sharing_of(first) is None else refit_shared
-    model, certificate = refit(grid, place, memory)
-    status = _status(table, limits, results.count, race, time.monotonic() - start)
-    classes = classes_of(fields_of(first).targets, names)
-    targets, weight = np.asarray(data.y), np.asarray(data.weight)
+    model = refit(grid, place)
     of_folds = None
     if fold_models:
-        left_out = (grid._replace(data=grid.without(k)) for k in range(count))
-        of_folds = tuple(refit(part, place, memory)[0] for part in left_out)
-    selection = Selection(
-        table,
-        arrays["values"],
-        fold,
-        model,
-        certificate,
-        rule,
-        status,
-        classes,
-        targets,
-        weight,
-        of_folds,
+        others = [grid._replace(data=grid.without(k)) for k in range(count)]
+        of_folds = tuple(refit(each, place) for each in others)
+    made = f"{total} fits" if n_fits == total else f"{n_fits} of {total} fits made"
+    is_cut = n_fits < total and (search == "grid" or limits.out_of_time)
+    status = (
+        f"{'out of time: ' if is_cut else ''}{made}, {n_scores} of {table.mean.size} cells with a "
+        f"score, {time.monotonic() - start:.1f} s"
     )
-    return file.finish(selection)
-
-
-def _digests(maker: Callable, axes: dict[str, np.ndarray]) -> list[str]:
-    """Those of the solvers of all cells, each of which may hold a map and is let go at once."""
-    cells = itertools.product(*(numbers.tolist() for numbers in axes.values()))
-    return [digest(maker(**dict(zip(axes, cell, strict=True)))) for cell in cells]
+    classes, rows = classes_of(targets, names), (np.asarray(data.y), np.asarray(data.weight))
+    certificate = certificate_of(grid, place, model, memory)
+    choice = model, certificate, rule, status, classes, *rows, of_folds
+    return file.finish(Selection(table, arrays["values"], fold, *choice))
 
 
 def C_grid(size: int = 8) -> np.ndarray:
@@ -245,11 +213,3 @@ def C_grid(size: int = 8) -> np.ndarray:
         [0.1, 1.0, 10.0, 100.0, 1000.0]
     """
     return np.logspace(-1, 3, integer("size", size, 2))
-
-
-def _status(table: Scores, limits: Limits, n_fits: int, race: bool, seconds: float) -> str:
-    """One sentence on what was run."""
-    total, complete = table.folds.size, int(np.isfinite(table.mean).sum())
-    fits = f"{total} fits" if n_fits == total else f"{n_fits} of {total} fits made"
-    text = f"{fits}, {complete} of {table.mean.size} cells with a score, {seconds:.1f} s"
-    return ("out of time: " if n_fits < total and (not race or limits.out_of_time) else "") + text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import Any
 
 import numpy as np
@@ -31,10 +30,7 @@ class _MarkedTable(Table):
 
     __slots__ = ()
 
-    @property
-    def place(self) -> tuple[int, ...]:
-        """The cell that `Scores.place` names."""
-        return best_place(self.values, self.axes)
+    place = property(lambda self: best_place(self.values, self.axes))
 
 
 @struct
@@ -57,10 +53,7 @@ class Scores:
     @property
     def axes(self) -> dict[str, np.ndarray]:
         """The numbers of the axes by name, in the order of the call."""
-        return {
-            name: np.asarray(numbers)
-            for name, numbers in zip(self.names, self.numbers, strict=True)
-        }
+        return dict(zip(self.names, map(np.asarray, self.numbers), strict=True))
 
     @property
     def mean(self) -> np.ndarray:
@@ -106,10 +99,8 @@ class Scores:
 
     def at(self, place: tuple[int, ...]) -> dict[str, Any]:
         """The numbers of the axes at a place."""
-        return {
-            name: numbers[i].item()
-            for (name, numbers), i in zip(self.axes.items(), place, strict=True)
-        }
+        numbers = [values[i].item() for values, i in zip(self.axes.values(), place, strict=True)]
+        return dict(zip(self.names, numbers, strict=True))
 
     def __str__(self) -> str:
         """A grid of mean scores, as `Table` prints; * marks that of `place`."""
@@ -206,8 +197,7 @@ class Selection:
             (('a', 'b'), [[1.0, 0.0], [0.0, 1.0]])
         """
         coupling = check_method(method, coupling)
-        self._refuse_columns("calibrated")
-        model, names = self._named_model()
+        model, names, values, targets, weight, _ = self._out_of_fold("calibrated")
         if not names:
             raise ValueError("the targets are real: probabilities are those of classes")
         if coupling == "pairs" and isinstance(model, OneVsOne):
@@ -215,10 +205,8 @@ class Selection:
                 "scores holds the votes of a OneVsOne, not the values of its pairs: take "
                 "coupling='rest', or jaxsvm.calibrate(model, data) with rows of their own"
             )
-        values, targets, weight, _ = self._held_out()
-        number = np.where(targets > 0, targets, 0).astype(np.int32)
         columns = columns_of(values, coupling)
-        chances = calibrate_columns(model, columns, number, weight, method, coupling, names)
+        chances = calibrate_columns(model, columns, targets, weight, method, coupling, names)
         return dataclasses.replace(chances, columns=self.classes.columns)
 
     def conformal(self, alpha: float = 0.1) -> Any:
@@ -253,41 +241,33 @@ class Selection:
             section 2.
         """
         check_alpha(alpha)
-        self._refuse_columns("conformal")
-        model, names = self._named_model()
-        values, targets, weight, fold = self._held_out()
-        if names:
-            targets = np.where(targets > 0, targets, 0).astype(np.int32)
+        model, names, *arrays, fold = self._out_of_fold("conformal")
         parts, fitted = [np.ones(len(fold), bool)], (model,)
         if self.fold_models is not None:
             parts, fitted = [fold == k for k in range(len(self.fold_models))], self.fold_models
-        in_parts = lambda a: [a[part] for part in parts]
+        values, targets, weight = ([a[part] for part in parts] for a in arrays)
         known = Classes(names, self.classes.columns)
-        return from_values(
-            fitted, in_parts(values), in_parts(targets), in_parts(weight), alpha, known
-        )
+        return from_values(fitted, values, targets, weight, alpha, known)
 
-    def _refuse_columns(self, name: str) -> None:
-        if self.targets is not None and self.targets.ndim > 1:
+    def _out_of_fold(self, name: str) -> tuple:
+        """The model of values, names of classes; of rows that a fold holds out values of the
+        choice, targets or class numbers, weights and folds.
+        """
+        if self.targets is None or self.weight is None:
+            raise ValueError("this selection is of an older version, without targets: select anew")
+        if self.targets.ndim > 1:
             raise ValueError(
                 f"{name} takes one target a row, and this selection has {self.targets.shape[1]}: "
                 "select for each of them"
             )
-
-    def _named_model(self) -> tuple[Any, tuple]:
-        """The model of values, and the names of its classes; () of real targets."""
-        named = isinstance(self.model, Classifier)
-        names = self.model.classes if named else self.classes.names
-        return self.model.inner if named else self.model, names
-
-    def _held_out(self) -> list[np.ndarray]:
-        """Values of the choice, targets, weights and folds of the rows that a fold holds out."""
-        if self.targets is None or self.weight is None:
-            raise ValueError("this selection is of an older version, without targets: select anew")
+        model, names = self.model, self.classes.names
+        if isinstance(model, Classifier):
+            model, names = model.inner, model.classes
         place = self.table.one_se_place if self.rule == "one_se" else self.table.place
-        used = np.flatnonzero(self.fold >= 0)
         arrays = self.scores[place], self.targets, self.weight, self.fold
-        return [np.asarray(a)[used] for a in arrays]
+        values, targets, weight, fold = (np.asarray(a)[self.fold >= 0] for a in arrays)
+        targets = np.where(targets > 0, targets, 0).astype(np.int32) if names else targets
+        return model, names, values, targets, weight, fold
 
     @property
     def best(self) -> dict[str, Any]:
@@ -303,8 +283,3 @@ class Selection:
     def chosen(self) -> dict[str, Any]:
         """The numbers that `model` was trained with: `best` or `one_se`, as `rule` says."""
         return self.one_se if self.rule == "one_se" else self.best
-
-
-def cells_of(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The indices of all cells."""
-    return list(itertools.product(*map(range, shape)))

@@ -82,7 +82,7 @@ class OneVsOne:
         many votes.
         """
         x = matrix("x", x)
-        return blocked(lambda rows: _votes(self.pairs(rows), self.classes), x, block)
+        return blocked(lambda rows: votes(self.pairs(rows), self.classes), x, block)
 
     def __getitem__(self, pair: tuple[int, int]) -> Any:
         k = self.classes
@@ -155,7 +155,7 @@ def _select_model(model: OneVsRest | OneVsOne, position: int) -> Any:
     )
 
 
-def _votes(score: Array, k: int) -> Array:
+def votes(score: Array, k: int) -> Array:
     """The votes of `OneVsOne` from the values of the pairs, (n, k(k-1)/2) -> (n, k)."""
     # (k(k-1)/2, k)
     first, second = (

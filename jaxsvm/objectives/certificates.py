@@ -207,7 +207,7 @@ def _certificate(
     model, data = to_features(model, data)
     model = dataclasses.replace(model, bias=bias)  # `bias` decides whether |w|^2 contains b
     if own == "support":
-        return _of_support(model, data, lam, loss, bias)
+        return certificate_on_support(model, data, lam, loss, bias)
     share, score = normalized_weights(data), model(data.x)
     from_scores = lambda: dual_from_scores(model, data, share, score, lam, loss, bias)
     if own == "no":
@@ -281,7 +281,9 @@ def _on_support(model: Expansion, data: Batch) -> tuple[Expansion, str]:
     return dataclasses.replace(model, **parts), "support"
 
 
-def _of_support(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) -> Certificate:
+def certificate_on_support(
+    model: Any, data: Batch, lam: Array, loss: Loss, bias: str
+) -> Certificate:
     """The certificate of a model whose points are different rows, by its own dual coefficients.
 
     Each kernel value of a row and a point is computed once.

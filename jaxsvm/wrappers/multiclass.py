@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..checks import check_bytes, integer
 from ..models import OneVsOne, OneVsRest
-from ..recipe import fields_of, replace, shares, sharing_of, solver
+from ..recipe import fields_of, replace, solver
 from ..types import Solver
 from .problems import MaskedProblems, combine, stack_models
-from .shared_problems import share_classes, share_pairs
 
 MOST_CLASSES = 2**20
 
@@ -82,11 +79,6 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         model=model,
         targets=classes,
     )
-
-
-@shares(one_vs_rest)
-def _classes_share(inner: Any, *, classes: int) -> Any:
-    return share_classes(sharing_of(inner), classes)
 
 
 @solver
@@ -170,11 +162,6 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         return problems.init(key, data)
 
     return replace(inner, init=init, update=problems.update, model=problems.model, targets=classes)
-
-
-@shares(one_vs_one)
-def _pairs_share(inner: Any, *, classes: int) -> Any:
-    return share_pairs(sharing_of(inner), classes)
 
 
 def _check_classes(classes: int) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from ..checks import integer
 from ..models import MultiOutput
-from ..recipe import fields_of, replace, shares, sharing_of, solver
+from ..recipe import fields_of, replace, solver
 from ..types import Solver
 from .problems import MaskedProblems, MaskedState, combine, stack_models
-from .shared_problems import share_outputs
 
 MOST_OUTPUTS = 2**20
 
@@ -89,8 +86,3 @@ def multi_output(inner: Solver, *, outputs: int) -> Solver:
 
     kind, hooks = (fields.targets, outputs), fields.hooks.for_columns()
     return replace(inner, init=init, update=update, model=model, targets=kind, hooks=hooks)
-
-
-@shares(multi_output)
-def _outputs_share(inner: Any, *, outputs: int) -> Any:
-    return share_outputs(sharing_of(inner), outputs)

@@ -3,12 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from sklearn.svm import SVC
 
-import jaxsvm
 from jaxsvm import kernels
 from jaxsvm.engines import kernel_cache
-from jaxsvm.recipe import sharing_of
 
 N, Q, SIZES = 40, 3, (4, 1)
 TABLE = np.arange(N * N, dtype=np.float32).reshape(N, N)
@@ -85,21 +82,3 @@ def test_rows_that_were_overwritten_are_computed_again():
             np.asarray(total, np.float64) + np.asarray(lost), want, atol=1e-4
         )
     assert int(rows.n_computed) > 2 * kernel_cache.CHUNK
-
-
-def test_runs_share_cached_rows_of_fewer_rows_than_a_block(x64):
-    """Without the memory for the matrix of 39 rows: LIBSVM's optimum, from zeros and again from the
-    rows in the cache."""
-    rng = np.random.default_rng(2)
-    x = rng.normal(size=(39, 2))
-    y = np.where(x[:, 0] * x[:, 1] > 0, 1.0, -1.0)
-    data = jaxsvm.dataset(x, y)
-    sharing = sharing_of(jaxsvm.decomposition(2.0, kernels.rbf(gamma=0.5), tol=1e-8))
-    cache = sharing.prepare(data, 0)
-    assert cache.changes
-    peer = SVC(C=2.0, gamma=0.5, tol=1e-10).fit(x, y)
-    want = np.zeros(39)
-    want[peer.support_] = peer.dual_coef_[0]
-    cache, run = jax.jit(sharing.solve)(cache, data, sharing.init(data))
-    np.testing.assert_allclose(run.coef, want, atol=1e-6)
-    assert float(run.residual) <= 1e-8

@@ -11,7 +11,7 @@ import pytest
 
 import jaxsvm
 from jaxsvm import averaged, averaging, kernels, losses, models, schedules
-from jaxsvm.recipe import REGISTRY, sharing_of
+from jaxsvm.recipe import REGISTRY
 
 
 def run(iterates, **options):
@@ -336,30 +336,6 @@ def test_a_restart_is_of_the_state_that_wrappers_keep():
     assert not restarts(jaxsvm.averaged(newton), binary)
     assert not restarts(jaxsvm.one_vs_one(newton, classes=3), data)
     assert not restarts(jaxsvm.pegasos(0.1), binary)
-
-
-def test_what_runs_share_is_told_by_the_factory():
-    exact = jaxsvm.decomposition(1.0, kernels.linear())
-
-    @jaxsvm.solver
-    def mine(C):
-        return jaxsvm.decomposition(C, kernels.linear())
-
-    for shared in (
-        exact,
-        mine(2.0),
-        jaxsvm.one_vs_one(exact, classes=3),
-        jaxsvm.one_vs_rest(mine(1.0), classes=3),
-    ):
-        assert isinstance(sharing_of(shared), jaxsvm.Sharing)
-    other = exact.make()._replace(update=lambda state, batch: (state, None))
-    for alone in (
-        other,
-        jaxsvm.sdca(1.0),
-        jaxsvm.on_features(jnp.tanh, exact),
-        jaxsvm.one_vs_one(other, classes=3),
-    ):
-        assert sharing_of(alone) is None
 
 
 def test_a_solver_that_stops_by_itself_does_so_inside_its_wrappers():

@@ -12,8 +12,8 @@ from sklearn.svm import SVC, LinearSVC
 
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers
+from jaxsvm.loops.problems import problems_of
 from jaxsvm.models import Classifier, Expansion, Linear, Mapped
-from jaxsvm.recipe import sharing_of
 from jaxsvm.wrappers import OneVsOne, OneVsRest, one_vs_one, one_vs_rest
 
 N, K = 48, 3
@@ -482,11 +482,10 @@ def test_weights_of_pairs_have_derivatives_where_a_pair_has_no_rows():
 
 
 def test_the_problems_that_share_rows_are_on_the_rows_of_each_pair():
-    problems = sharing_of(one_vs_one(jaxsvm.decomposition(1.0, RBF), classes=4))
     y = np.array([0, 3, 2, 1, 3, 0, 2, 2, 1])
-    data = jaxsvm.dataset(np.zeros((9, 2)), y, task="multiclass")
-    rows = [set(index[index >= 0].tolist()) for index in np.asarray(problems.init(data).index)]
-    assert rows == [
+    solver = one_vs_one(jaxsvm.decomposition(1.0, RBF), classes=4)
+    _, weights = problems_of(solver, y, np.ones(9))
+    assert [set(np.flatnonzero(weight).tolist()) for weight in weights] == [
         set(np.flatnonzero(np.isin(y, pair)).tolist())
         for pair in itertools.combinations(range(4), 2)
     ]

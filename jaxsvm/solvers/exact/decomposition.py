@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 
 from ...engines import blocks
@@ -17,10 +15,9 @@ from ...engines.dual_qp import (
 )
 from ...kernels import Kernel, rows_check
 from ...losses import hinge
-from ...recipe import cast, check_choice, check_positive, shares, solver
+from ...recipe import cast, check_choice, check_positive, solver
 from ...samplers import whole
-from ...types import Array, Hooks, Loss, Scalar, Sharing, Solver
-from . import shared_matrix
+from ...types import Array, Hooks, Loss, Solver
 
 
 @solver
@@ -65,10 +62,10 @@ def decomposition(
         stop: the definition of the residual: "kkt", LIBSVM's violation max gain_up - min gain_down,
             in units of y; or "gap", the duality gap relative to the primal.
         working_set: q, rows of a block, a multiple of 4. None: all rows, if there are at most 2,048
-            and their kernel matrix fits `memory`. The whole matrix is then computed, and steps on
-            pairs of rows are made until the residual is at most `tol`. For more rows None is an
-            eighth of them, between 1,024 and 4,096, and less above 128 columns. These sets are
-            solved by blocks of 512 of their rows.
+            (of a precomputed kernel 4,096) and their kernel matrix fits `memory`. The whole matrix
+            is then computed, and steps on pairs of rows are made until the residual is at most
+            `tol`. For more rows None is an eighth of them, between 1,024 and 4,096, and less above
+            128 columns. These sets are solved by blocks of 512 of their rows.
         memory: bytes of the cache of kernel rows, an integer; None: 512 MiB. It has at least 64
             rows. If it has room for all n, no row is computed twice.
         rounds: maximum number of working sets of one update, a whole number. If all rows are one,
@@ -138,20 +135,3 @@ def decomposition(
         targets="labels" if loss.labels else "real",
         hooks=Hooks(tol=tol, validate=rows_check(qp.kernel), layout=qp.kernel.layout),
     )
-
-
-@shares(decomposition)
-def _what_runs_share(
-    C: Scalar,
-    kernel: Kernel,
-    *,
-    loss: Loss,
-    bias: str,
-    tol: Scalar | None,
-    stop: str,
-    rounds: float,
-    start: Array | None,
-    **_: Any,
-) -> Sharing:
-    qp = make_qp(C, kernel, loss, bias, start)
-    return shared_matrix.make_sharing(qp, bias, stop, 1e-3 if tol is None else tol, rounds)
