@@ -87,7 +87,8 @@ class StreamState(NamedTuple):
             check_field("origin", self.origin, "whole", (8,), least=0)
         if not isinstance(self.pending, Batch):
             raise ValueError(f"pending must be a batch, got {type(self.pending).__name__}")
-        for name in ("n_pending", "step", "seen", "chunks"):
+        check_field("n_pending", self.n_pending, "whole", (), least=0, most=self.pending.y.shape[0])
+        for name in ("step", "seen", "chunks"):
             check_field(name, getattr(self, name), "whole", (), least=0)
         check_field("done", self.done, "truth", ())
 
