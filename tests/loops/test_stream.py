@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers, types
 
-
 streams = importlib.import_module(
     "jaxsvm.loops.streaming"
 )  # the package has a function of this name
