@@ -7,7 +7,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ class Table(NamedTuple):
         minima = np.argwhere(finite & (values == values[finite].min()))
         numbers = [np.asarray(axis, float) for axis in self.axes.values()]
 
-        def order(place: list[int]) -> tuple:
+        def order(place: Any) -> Any:
             mean = _mean_around(finite_values, place)
             return mean, *(-axis[i] for axis, i in zip(numbers, place, strict=True))
 
@@ -147,6 +147,25 @@ def _axis(name: str, numbers: Any) -> Array:
     return vector
 
 
+_P = ParamSpec("_P")
+
+
+class _WithTable(Protocol[_P]):
+    """`sweep`, and `table` as an attribute of it."""
+
+    table: Callable[..., Table]
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> Callable: ...
+
+
+def _with_table(fn: Callable[_P, Callable]) -> _WithTable[_P]:
+    """The function with `table` as an attribute."""
+    result: Any = fn
+    result.table = table
+    return result
+
+
+@_with_table
 def sweep(
     fn: Callable,
     *,
@@ -217,7 +236,7 @@ def sweep(
 
     on_one: tuple = run_part, 1, lambda a, spec: a, None
     program_of, devices, place, dealt = on_one if mesh is None else _on_mesh(run_part, mesh)
-    grid = Grid.over(axes, devices)
+    grid = Grid.over(axes)
     plans: dict[tuple, tuple] = {}
 
     def plan(args, kwargs):
@@ -256,9 +275,6 @@ def sweep(
     return run
 
 
-sweep.table = table  # type: ignore[attr-defined]
-
-
 def _on_mesh(run_part: Callable, mesh: Any) -> tuple[Any, int, Callable, PartitionSpec]:
     """`run_part` over the devices of the axis "runs" of a mesh, or of its only axis.
 
@@ -292,48 +308,44 @@ class Grid(NamedTuple):
     """The points of a sweep: the numbers of the first axis, and points of the other axes."""
 
     shape: tuple[int, ...]  # numbers of each axis
-    values: Array  # those of the first axis, and its last one again for a multiple of the devices
+    values: Array  # (k,) numbers of the first axis
     columns: tuple[Array, ...]  # for each other axis its number at each of their points
 
     @classmethod
-    def over(cls, axes: dict[str, Array], devices: int) -> Grid:
+    def over(cls, axes: dict[str, Array]) -> Grid:
         """The grid of all combinations of the numbers of the axes."""
         values, *others = axes.values()
         shape = tuple(a.shape[0] for a in axes.values())
         cells = math.prod(shape)
         check_bytes(f"{cells:,} cells of a sweep", 64 * cells, "take fewer numbers for an axis")
-        values = values[np.minimum(np.arange(-(-shape[0] // devices) * devices), shape[0] - 1)]
         columns = zip(*itertools.product(*others), strict=True)
         return cls(shape, values, tuple(jnp.stack(column) for column in columns))
 
     def jobs(self, width: int, place: Callable, dealt: Any) -> list[tuple[Array, tuple]]:
         """The arguments of each call of the program: `width` numbers, and a point of the others.
 
-        The last chunk of the first axis overlaps that before it.
+        The last chunk of the first axis repeats its last number.
         """
-        n = len(self.values)
-        starts = [min(i, n - width) for i in range(0, n, width)]
-        cut = lambda start: place(lax.dynamic_slice_in_dim(self.values, start, width), dealt)
+        k = self.shape[0]
+        chunks = np.minimum(np.arange(-(-k // width) * width), k - 1).reshape(-1, width)
         at = lambda i: tuple(place(a[i], EVERYWHERE) for a in self.columns)
         points = map(at, range(math.prod(self.shape[1:])))
-        return [(cut(start), point) for point in points for start in starts]
+        return [(place(self.values[i], dealt), point) for point in points for i in chunks]
 
     def join(self, results: list, width: int) -> Any:
         """The results of all jobs as one tree, with a leading axis for each axis of the grid."""
-        k, n = self.shape[0], len(self.values)
-        chunks = -(-n // width)
+        k, n = self.shape[0], -(-self.shape[0] // width)
 
         def join_parts(*parts):
-            rows = [parts[i : i + chunks] for i in range(0, len(parts), chunks)]
-            whole = [[*row[:-1], row[-1][chunks * width - n :]] for row in rows]
-            return self.to_grid(jnp.stack([jnp.concatenate(row)[:k] for row in whole]))
+            rows = [jnp.concatenate(parts[i : i + n])[:k] for i in range(0, len(parts), n)]
+            return self.to_grid(jnp.stack(rows))
 
         return jax.tree.map(join_parts, *results)
 
     def in_program(self, run_part: Callable) -> Any:
         """The results of all points as part of a program, which loops over the other axes."""
-        part = lambda _, point: (None, run_part(self.values[: self.shape[0]], point))
-        _, results = lax.scan(part, None, self.columns, length=math.prod(self.shape[1:]))
+        part = lambda _, point: (None, run_part(self.values, point))
+        results = lax.scan(part, None, self.columns, length=math.prod(self.shape[1:]))[1]
         return jax.tree.map(self.to_grid, results)
 
     def to_grid(self, a: Array) -> Array:
