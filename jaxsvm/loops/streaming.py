@@ -212,8 +212,8 @@ def stream(
         # a second Ctrl-C does not lose the run
         with DeferredInterrupt() if interrupted else contextlib.nullcontext():
             run = _fit(plan, end, curve, int(start.step), interrupted)
-            raises = interrupted or interrupt.requested
-            return saver.finish(run, raises=raises and on_interrupt == "raise")
+            raises = on_interrupt == "raise" and (interrupted or interrupt.requested)
+            return saver.finish(run, raises=raises)
 
 
 def _check_arguments(

@@ -53,8 +53,13 @@ class Table(NamedTuple):
         numbers = [np.asarray(axis, float) for axis in self.axes.values()]
 
         def order(place: Any) -> Any:
-            mean = _mean_around(finite_values, place)
-            return mean, *(-axis[i] for axis, i in zip(numbers, place, strict=True))
+            near = tuple(slice(max(i - 1, 0), i + 2) for i in place)
+            around = finite_values[near].ravel().tolist()
+            around.remove(finite_values[tuple(place)])
+            # exact sums: the order of the points does not matter
+            return math.fsum(around) / max(len(around), 1), *(
+                -axis[i] for axis, i in zip(numbers, place, strict=True)
+            )
 
         return tuple(min(minima.tolist(), key=order))
 
@@ -88,14 +93,6 @@ class Table(NamedTuple):
                 lines.append(head.ljust(left) + "".join(text.rjust(width) for text in row))
             blocks.append("\n".join(line.rstrip() for line in lines))
         return "\n\n".join(blocks)
-
-
-def _mean_around(values: np.ndarray, place: list[int]) -> float:
-    """The mean over the points adjacent to `place`; 0 where there is none."""
-    around = values[tuple(slice(max(i - 1, 0), i + 2) for i in place)].ravel().tolist()
-    around.remove(values[tuple(place)])
-    # exact sums: the order of the points does not matter
-    return math.fsum(around) / max(len(around), 1)
 
 
 def table(values: Array, **axes: Array) -> Table:
