@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -45,8 +44,6 @@ def make(folder: pathlib.Path, rows: int) -> None:
 def child(folder: pathlib.Path, how: str) -> None:
     """One run; prints rows a second, resident memory before and after in GB, and the model's bytes."""
     x, y = (np.load(folder / name, mmap_mode="r") for name in ("x.npy", "y.npy"))
-    if how.startswith("process"):
-        return one_of_two(x, y, *map(int, how.split()[1:]))
     if how == "memory":
         x, y = np.array(x), np.array(y)
     parts = jaxsvm.data.chunks(x, y, rows=CHUNK)
@@ -63,20 +60,6 @@ def child(folder: pathlib.Path, how: str) -> None:
     seconds = time.perf_counter() - began
     made = int(run.state.step) - (int(state.step) if state else 0)
     print(made * options["batch_size"] / seconds, before, resident(), np.asarray(run.model.w).tobytes().hex())
-
-
-def one_of_two(x: np.ndarray, y: np.ndarray, process: int, port: int, batch: int) -> None:
-    """One of two processes, each of which reads half of the rows; prints what `child` prints."""
-    jax.distributed.initialize(f"localhost:{port}", 2, process)
-    half = len(y) // 2
-    own = slice(process * half, (process + 1) * half)
-    parts = jaxsvm.data.chunks(x[own], y[own], rows=CHUNK // 2)
-    options = dict(batch_size=batch, mesh=jax.make_mesh((2,), ("rows",)))
-    jaxsvm.stream(SOLVER, [parts[0]], jax.random.key(0), **options)  # compiles
-    before, began = resident(), time.perf_counter()
-    run = jaxsvm.stream(SOLVER, parts, jax.random.key(0), **options)
-    seconds = time.perf_counter() - began
-    print(int(run.state.step) * batch / seconds, before, resident(), np.asarray(run.model.w).tobytes().hex())
 
 
 def row(label, repeat, rows, pace, before, after) -> dict:
@@ -107,14 +90,6 @@ def main() -> None:
                 found.setdefault(how, []).append(float(pace))
                 label = f"file, steps of {BATCH - 1} rows" if how == "odd" else how
                 table.append(row(label, repeat, rows, pace, before, after))
-            for batch in (16 * BATCH, 256 * BATCH):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", 0))
-                    port = probe.getsockname()[1]
-                both = [start(folder, f"process {number} {port} {batch}") for number in range(2)]
-                printed = [each.communicate()[0].split()[-4:] for each in both]
-                assert printed[0][3] == printed[1][3], "the models of two processes differ"
-                table.append(row(f"two processes, steps of {batch} rows", repeat, rows, *printed[0][:3]))
         whole = w
         killed = start(folder, "kill")
         while not (folder / "run.npz").exists():

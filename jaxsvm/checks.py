@@ -486,23 +486,20 @@ def on_host(x: Any) -> Any:
     return np.asarray(x) if {device.platform for device in x.devices()} == {"cpu"} else None
 
 
-def is_remote(a: Any) -> bool:
-    """Whether other processes hold parts of an array that this one does not hold."""
-    return isinstance(a, jax.Array) and not a.is_fully_addressable and not a.is_fully_replicated
+def has_values(*trees: Any) -> bool:
+    """Whether this process has the values of all leaves.
 
-
-def own_values(a: Any) -> np.ndarray:
-    """An array on the host; of one that several processes hold, the parts of this process.
-
-    These are joined in their order along the axis that is sharded.
+    None is traced, a shape, or in parts on devices of other processes.
     """
-    if not is_remote(a):
-        return np.asarray(a)
-    start = lambda part: tuple(where.start or 0 for where in part.index)
-    parts = {start(part): np.asarray(part.data) for part in a.addressable_shards}
-    starts = np.array(sorted(parts))
-    axis = int(np.argmax(np.ptp(starts, axis=0)))
-    return np.concatenate([parts[tuple(where)] for where in starts.tolist()], axis)
+    unknown = jax.core.Tracer | jax.ShapeDtypeStruct
+    return not any(
+        isinstance(leaf, unknown)
+        or (
+            isinstance(leaf, jax.Array)
+            and not (leaf.is_fully_addressable or leaf.is_fully_replicated)
+        )
+        for leaf in jax.tree.leaves(trees)
+    )
 
 
 def is_known(leaf: Any) -> bool:

@@ -7,17 +7,7 @@ import html
 import io
 from typing import Any
 
-import jax
 import numpy as np
-
-from .checks import is_remote
-
-
-def is_known(tree: Any) -> bool:
-    """Whether this process has the values of all leaves: none is traced, a shape, or elsewhere."""
-    leaves = jax.tree.leaves(tree)
-    unknown = jax.core.Tracer | jax.ShapeDtypeStruct
-    return not any(isinstance(leaf, unknown) or is_remote(leaf) for leaf in leaves)
 
 
 def of_fit(result: Any) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from . import printing
-from .checks import is_remote, own_values, row_numbers, shown
+from .checks import has_values, row_numbers, shown
 from .files import check_field, shape_of
 
 Array: TypeAlias = jax.Array
@@ -158,11 +158,11 @@ class SparseRows:
             check_field("rows", self.rows, "whole", least=0, most=n[0] - 1)
         if self.offsets is not None:
             check_field("offsets", self.offsets, "whole", n, least=0)
-            lanes = -(-own_values(self.length).astype(np.int64) // LANE_WIDTH)
-            if (own_values(self.offsets) + LANE_WIDTH * lanes > np.prod(shape)).any():
+            lanes = -(-np.asarray(self.length).astype(np.int64) // LANE_WIDTH)
+            if (np.asarray(self.offsets) + LANE_WIDTH * lanes > np.prod(shape)).any():
                 raise ValueError("offsets and length name numbers behind the last one")
-        elif own_values(self.value)[
-            np.arange(shape[-1]) >= own_values(self.length)[..., None]
+        elif np.asarray(self.value)[
+            np.arange(shape[-1]) >= np.asarray(self.length)[..., None]
         ].any():
             raise ValueError("value must be 0 behind the numbers of each row, which length counts")
 
@@ -183,9 +183,7 @@ class Batch(NamedTuple):
     classes: Any = None  # the names of the classes, `models.Classes`; None: not known
 
     def __repr__(self) -> str:
-        return (
-            printing.of_batch(self) if printing.is_known(self) else "Batch of rows without values"
-        )
+        return printing.of_batch(self) if has_values(self) else "Batch of rows without values"
 
     def _repr_html_(self) -> str:
         return printing.as_html(repr(self))
@@ -438,11 +436,7 @@ class Certificate(NamedTuple):
     exact: bool | Array
 
     def __repr__(self) -> str:
-        return (
-            printing.of_certificate(self)
-            if printing.is_known(self)
-            else "Certificate without values"
-        )
+        return printing.of_certificate(self) if has_values(self) else "Certificate without values"
 
     def _repr_html_(self) -> str:
         return printing.as_html(repr(self))
@@ -504,7 +498,7 @@ class Fit(NamedTuple):
     classes: Any = None  # what `predict` gives, `models.Classes`
 
     def __repr__(self) -> str:
-        if not printing.is_known(self):
+        if not has_values(self):
             return f"Fit of {type(self.model).__name__}, without values"
         return printing.of_fit(self)
 
@@ -681,12 +675,9 @@ def all_finite(tree: Any) -> bool:
 
 
 def inexact_leaves(tree: Any) -> list[np.ndarray]:
-    """The leaves of floating-point numbers, on the host.
-
-    Of an array that several processes hold, it is the part of this one.
-    """
+    """The leaves of floating-point numbers, on the host."""
     return [
-        own_values(leaf)
+        np.asarray(leaf)
         for leaf in jax.tree.leaves(tree)
         if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
     ]
@@ -745,9 +736,9 @@ def check_weights(name: str, data: Any) -> None:
         TypeError, ValueError: as `check_batch`; weights that are negative, not finite, or all 0.
     """
     check_batch(name, data)
-    if isinstance(data.weight, jax.core.Tracer) or not data.weight.shape[0]:
+    if not has_values(data.weight) or not data.weight.shape[0]:
         return
-    weight = own_values(data.weight)
+    weight = np.asarray(data.weight)
     least, most = weight.min(), weight.max()  # nan if there is one
     if not (least >= 0 and most < np.inf):
         wrong = np.argwhere(~((weight >= 0) & (weight < np.inf)))[0]
@@ -756,7 +747,7 @@ def check_weights(name: str, data: Any) -> None:
             f"weights must be finite numbers of at least 0, got {value:g} for row "
             f"{row}: give the row another weight, or 0 to leave it out"
         )
-    if not most > 0 and not is_remote(data.weight):
+    if not most > 0:
         raise ValueError(f"{name} must hold a row of positive weight, got weights of 0 only")
 
 

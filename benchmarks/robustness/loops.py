@@ -472,7 +472,7 @@ def stream_arguments(case: Case) -> None:
     ]  # fmt: skip
     chunks = [case.one(good) for _ in range(int(case.random.integers(1, 4)))]
     victim = case.one(
-        ("chunks", "chunks", "chunks", "nothing", "rows", "batch_size", "task", "memory", "save", "key", "state", "solver", "all")
+        ("chunks", "chunks", "chunks", "nothing", "rows", "batch_size", "task", "save", "key", "state", "solver", "all")
     )
     how: dict[str, Any] = {}
     value: Any = ""
@@ -484,7 +484,7 @@ def stream_arguments(case: Case) -> None:
             (None, 3, "rows", X, {}, [], iter([]), [[]], int, known()["data"], (X, Y), lambda: 1, {1: (X, Y)})
         )
     elif victim != "nothing":
-        pool = {"rows": hostile_numbers, "batch_size": hostile_numbers, "task": hostile_choices, "memory": hostile_numbers,
+        pool = {"rows": hostile_numbers, "batch_size": hostile_numbers, "task": hostile_choices,
                 "save": lambda: [3, True, "", [], "a/b/c.npz", str(case.folder), case.folder / "s.npz"]}.get(victim,
                 things)()  # fmt: skip
         value = how[victim] = case.one(pool)
@@ -492,7 +492,7 @@ def stream_arguments(case: Case) -> None:
             value = how[victim] = -2
     arguments = {"solver": solver, "chunks": chunks, "key": KEY} | how
     fine = [(X, Y, WEIGHT) if c is value else c for c in chunks] if victim == "chunks" else [(X, Y)]
-    valid = {"rows": 50, "batch_size": 2, "task": "binary", "memory": 1e9, "save": case.folder / "valid.npz", "key": KEY,
+    valid = {"rows": 50, "batch_size": 2, "task": "binary", "save": case.folder / "valid.npz", "key": KEY,
              "state": None, "solver": solver}  # fmt: skip
     mended = {victim: valid[victim]} if victim in valid else {}
     case.twin = lambda: jaxsvm.stream(**{"solver": solver, "chunks": fine, "key": KEY} | mended)
@@ -505,7 +505,7 @@ def stream_arguments(case: Case) -> None:
     case.expect(run.finite == ("not finite" not in run.status), f"finite is {run.finite}, status says {run.status!r}")
     if victim not in ("chunks", "nothing"):
         number = real(value)
-        if victim in ("rows", "batch_size", "memory") and value is not None:
+        if victim in ("rows", "batch_size") and value is not None:
             case.expect(number is not None and number > 0, f"{victim}={value!r} was taken for a number")
     if victim in ("all", "solver", "state", "task"):
         return

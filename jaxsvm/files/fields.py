@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
-from ..checks import own_values
+from ..checks import has_values
 
 KINDS = {"real": (jnp.floating, jnp.integer), "whole": (jnp.integer,), "truth": (jnp.bool_,)}
 
@@ -45,9 +46,9 @@ def check_field(
         raise ValueError(f"{name} must hold {what}, got dtype {dtype}")
     if shape is not None and value_shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {value_shape}")
-    if least is None and most is None:
+    if (least is None and most is None) or not has_values(value):
         return
-    numbers = own_values(value)
+    numbers = np.asarray(value)
     if least is not None and (numbers < least).any():
         raise ValueError(f"{name} must be at least {least}, got {numbers[numbers < least].flat[0]}")
     if most is not None and (numbers > most).any():

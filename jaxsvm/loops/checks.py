@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
-from ..checks import is_class_number, is_remote, own_values, shown
+from ..checks import has_values, is_class_number, shown
 from ..kernels import as_kernel, check_custom, holds_custom
 from ..numerics import is_traced, shards
 from ..recipe import (
@@ -29,6 +29,11 @@ from ..types import (
     check_weights,
 )
 from .identity import MOST_STEPS
+
+
+def _is_known(*trees: Any) -> bool:
+    """Whether values are known on this host, and no call is being traced."""
+    return not is_traced(*trees) and has_values(*trees)
 
 
 def check_solver(solver: Any) -> Solver:
@@ -131,15 +136,13 @@ def check_key(key: Any) -> None:
 
 def check_targets(solver: Any, data: Batch) -> None:
     """Raise for known targets and values that the solver cannot process."""
-    if not is_traced(data.y) and not getattr(data.y, "is_fully_addressable", True):
-        data = _own_rows(data)
     validate = solver.hooks.validate
-    if validate is not None and not is_traced(data):
+    if validate is not None and _is_known(data):
         validate(data)
     wanted = solver.targets
     _check_columns(wanted, data)
     wanted = wanted[0] if isinstance(wanted, tuple) else wanted
-    if wanted in (None, "real") or is_traced(data.y, data.weight):
+    if wanted in (None, "real") or not _is_known(data.y, data.weight):
         return
     y, weight = np.asarray(data.y), np.asarray(data.weight)
     live = weight > 0 if weight.ndim == y.ndim else (weight > 0)[:, None]
@@ -183,7 +186,7 @@ def _check_columns(wanted: Any, data: Batch) -> None:
 def check_kernels(solver: Any, data: Batch) -> None:
     """Raise for kernels of the user that are none on known rows, before a feature map."""
     kernels = [kernel for kernel in arguments_named("kernel", solver) if holds_custom(kernel)]
-    if not kernels or is_traced(solver, data) or is_remote(data.y):
+    if not kernels or not _is_known(solver, data):
         return
     if fields_of(solver).prepare is Hooks().prepare:
         for kernel in kernels:
@@ -199,12 +202,6 @@ def check_drawn(sampler: Any, state: Any, step: int, count: int, n: int) -> None
             f"the sampler drew row {wrong[0]}, expected row numbers from 0 to {n - 1}, or -1 for "
             "padding: mend its function draw"
         )
-
-
-def _own_rows(data: Batch) -> Batch:
-    """The targets and weights on the devices of this process, without their rows."""
-    own: Any = own_values
-    return data._replace(y=own(data.y), weight=own(data.weight))
 
 
 def check_draws(solver: Solver, sampler: Any, n: int) -> None:
@@ -250,7 +247,7 @@ def check_combined(solver: Any, sampler: Sampler, data: Batch) -> None:
             "the sampler gives differences of rows, and this solver has a variable for each row: "
             f"{how}"
         )
-    if sampler.validate is not None and not is_traced(data.y, data.weight, data.query):
+    if sampler.validate is not None and _is_known(data.y, data.weight, data.query):
         sampler.validate(data)
 
 

@@ -100,13 +100,13 @@ def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.nd
             f"x of {name} is a SciPy matrix: make it a Batch first, jaxsvm.dataset(x, y)"
         )
 
-    def as_real(field: str, a: Any) -> np.ndarray:
+    def as_real(field: str, a: Any) -> Any:
         a = numbers(f"{field} of {name}", a)
         is_cast = a.dtype.kind in "biu" or (a.dtype == np.float64 and not double)
         with np.errstate(over="ignore"):  # overflows become infinities, which `_check` rejects
             return np.array(a, np.float32 if is_cast else a.dtype)
 
-    x = fields[0]
+    x: Any = fields[0]
     if isinstance(x, SparseRows):
         x = jax.tree.map(np.array, dataclasses.replace(x, value=as_real("x", x.value)))
     else:

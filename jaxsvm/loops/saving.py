@@ -11,8 +11,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import jax
-
 from .. import models
 from ..checks import caller_stacklevel, shown
 from ..files import check_target
@@ -61,8 +59,7 @@ class Saver:
         self.error: OSError | None = None
         self.unsaved: Any = None  # the state whose saving Ctrl-C cut short
         self.warned = False
-        # the state of several processes is saved to a folder
-        if self.path is not None and not (jax.process_count() > 1 and os.path.isdir(self.path)):
+        if self.path is not None:
             check_target(self.path)
         self.version = self._version()  # as this run knows the file
 

@@ -12,7 +12,7 @@ import functools
 import itertools
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from typing import Any, NamedTuple
 
 import jax
@@ -81,7 +81,8 @@ class StreamState(NamedTuple):
             check_field("origin", self.origin, "whole", (6,), least=0)
         if not isinstance(self.pending, Batch):
             raise ValueError(f"pending must be a batch, got {type(self.pending).__name__}")
-        for name in ("n_pending", "step", "seen", "chunks"):
+        check_field("n_pending", self.n_pending, "whole", (), least=0, most=self.pending.y.shape[0])
+        for name in ("step", "seen", "chunks"):
             check_field(name, getattr(self, name), "whole", (), least=0)
         check_field("done", self.done, "truth", ())
 
@@ -173,10 +174,10 @@ def stream(
         >>> int(result.state.step), result.info.loss.shape
         (569, (3,))
     """
-    task = _check_arguments(solver, chunks, key, state, task, probe)
+    task, mesh = _check_arguments(solver, chunks, key, state, task, probe, mesh)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
     rows = None if rows is None else whole_number("rows", rows, 1)
-    mesh, saver, names = _check_mesh(mesh), Saver(save), FirstNames()
+    saver, names = Saver(save), FirstNames()
     read = (0, 0) if state is None else (int(state.seen), int(state.chunks))
     checked = host_chunks(chunks, task, *read, rows or 2**31, x64_enabled(), names)
     length = len(chunks) if isinstance(chunks, Sized) else None
@@ -191,7 +192,7 @@ def stream(
             raise KeyboardInterrupt("the stream was interrupted before its first chunk")
         if state is None and chunk is None:
             raise ValueError("there is no chunk with rows: the stream is empty")
-        first: Any = no_rows(state.pending, 1) if chunk is None else chunk.batch  # type: ignore[union-attr]
+        first: Any = state and no_rows(state.pending, 1) if chunk is None else chunk.batch
         if isinstance(probe, Probe) and names.classes is not None:
             probe = probe.matched(names.classes)
         plan = _plan(solver, probe, first, names, state, mesh, batch_size, rows)
@@ -205,38 +206,18 @@ def stream(
         # a second Ctrl-C does not lose the run
         with DeferredInterrupt() if interrupted else contextlib.nullcontext():
             run = _fit(plan, end, curve, int(start.step), interrupted)
-            raises = interrupted or interrupt.requested
-            return saver.finish(run, raises=raises and on_interrupt == "raise")
-
-
-def _check_mesh(mesh: Any) -> Mesh | None:
-    """The mesh with Auto axes, or None.
-
-    Raises:
-        TypeError: not a mesh.
-        ValueError: other axes than "rows", or devices of other processes.
-    """
-    if mesh is None:
-        return None
-    if not isinstance(mesh, Mesh):
-        raise TypeError(f"mesh must be a mesh such as {example_mesh()}, got {shown(mesh)}")
-    if tuple(mesh.axis_names) != (ROWS,):
-        raise ValueError(
-            f'mesh must have the axis "{ROWS}" alone, got {", ".join(mesh.axis_names)}: make it '
-            f"with {example_mesh()}"
-        )
-    if mesh.is_multi_process:
-        raise ValueError(
-            "mesh has devices of other processes, and a stream is of one: make it of "
-            "jax.local_devices(); rows of several processes are for jaxsvm.shard and fit"
-        )
-    return auto_axes(mesh)
+            raises = on_interrupt == "raise" and (interrupted or interrupt.requested)
+            return saver.finish(run, raises=raises)
 
 
 def _check_arguments(
-    solver: Any, chunks: Any, key: Any, state: Any, task: str | None, probe: Any
-) -> str:
-    """The task, by default that of the solver; raise for arguments that are not valid."""
+    solver: Any, chunks: Any, key: Any, state: Any, task: Any, probe: Any, mesh: Any
+) -> tuple[str, Mesh | None]:
+    """The task, by default that of the solver, and the mesh with Auto axes.
+
+    Raises:
+        TypeError, ValueError: arguments that are not valid.
+    """
     if key is None and state is None:
         raise ValueError("stream needs a key, such as jax.random.key(0), or a state to go on from")
     check_key(key)
@@ -261,7 +242,19 @@ def _check_arguments(
             "this solver reads all rows at every step: use fit; or, in a stream, one such as "
             "pegasos or asset, for kernels on features (jaxsvm.on_features)"
         )
-    return task
+    if not isinstance(mesh, Mesh | None):
+        raise TypeError(f"mesh must be a mesh such as {example_mesh()}, got {shown(mesh)}")
+    if mesh is not None and tuple(mesh.axis_names) != (ROWS,):
+        raise ValueError(
+            f'mesh must have the axis "{ROWS}" alone, got {", ".join(mesh.axis_names)}: make it '
+            f"with {example_mesh()}"
+        )
+    if mesh is not None and mesh.is_multi_process:
+        raise ValueError(
+            "mesh has devices of other processes, and a stream is of one: make it of "
+            "jax.local_devices(); rows of several processes are for jaxsvm.shard and fit"
+        )
+    return task, None if mesh is None else auto_axes(mesh)
 
 
 class StreamPlan(NamedTuple):
@@ -274,7 +267,6 @@ class StreamPlan(NamedTuple):
     parts: int  # devices, each of which has its part of a batch
     batch: int  # rows of a step
     size: int  # steps of one call of the program
-    like: Batch  # a row of weight 0, of the types and columns of all
     rows: int | None  # entries of the state, one for each row; None: it has none
 
     def place(self, rows: Batch) -> Batch:
@@ -292,12 +284,9 @@ def _plan(
 ) -> StreamPlan:
     """How a stream of chunks like the first is read; `batch` is `batch_size` of `stream`."""
     parts, n = 1 if mesh is None else mesh.size, len(first.y)
-    if batch is not None:
-        batch = whole_number("batch_size", batch, 1)
-    elif state is not None:
-        batch = len(state.pending.y)
-    else:
-        batch = -(-(solver.sampler or uniform(1)).rows(n) // parts) * parts
+    drawn = -(-(solver.sampler or uniform(1)).rows(n) // parts) * parts
+    default = drawn if state is None else len(state.pending.y)
+    batch = whole_number("batch_size", default if batch is None else batch, 1)
     if batch % parts:
         raise ValueError(
             f'batches must be a multiple of the {parts} devices on the axis "{ROWS}", got batches '
@@ -326,23 +315,23 @@ def _plan(
             "one_vs_rest"
         )
     program = as_argument(solver, dtype), as_argument(probe, dtype)
-    size = max(1, -(-n // batch))
-    rows = rows if per_row else None
-    return StreamPlan(*program, names, mesh, parts, batch, size, like, rows)
+    rows, size = rows if per_row else None, max(1, -(-n // batch))
+    return StreamPlan(*program, names, mesh, parts, batch, size, rows)
 
 
 def _start(plan: StreamPlan, key: Any, state: StreamState | None, first: Batch) -> StreamState:
     """The stream before its first row; or `state`, checked and copied."""
-    origin = origin_of(Old(plan.solver), None, plan.names.classes)
-    pending = no_rows(plan.like, plan.batch)
+    origin: Any = origin_of(Old(plan.solver), None, plan.names.classes)
+    like, pending = no_rows(first, 1), no_rows(first, plan.batch)
     if state is None:
         data = first if plan.mesh is None else shard(first, plan.mesh)
         begun = init_stream(plan.solver, key, data, rows=plan.rows, parts=plan.parts)
-        step, zero = jnp.zeros((), jnp.int32), np.int32(0)
-        return StreamState(begun, pending, zero, step, zero, zero, np.bool_(False), origin)
-    like = init_stream.eval_shape(plan.solver, jax.random.key(0), plan.like, rows=plan.rows)
-    check_like(state, state._replace(solver=like, pending=pending), ("solver", "pending"))
-    solver_state = check_origin(Old(plan.solver), plan.like, state, origin)
+        zero, step = np.int32(0), jnp.zeros((), jnp.int32)
+        counts: Any = zero, step, zero, zero, np.bool_(False), origin
+        return StreamState(begun, pending, *counts)
+    types = init_stream.eval_shape(plan.solver, jax.random.key(0), like, rows=plan.rows)
+    check_like(state, state._replace(solver=types, pending=pending), ("solver", "pending"))
+    solver_state = check_origin(Old(plan.solver), like, state, origin)
     home: Any = None if plan.mesh is None else NamedSharding(plan.mesh, PartitionSpec())
     if plan.mesh is None and len(jnp.asarray(state.step).sharding.device_set) > 1:
         home = jax.local_devices()[0]
@@ -357,7 +346,7 @@ def _start(plan: StreamPlan, key: Any, state: StreamState | None, first: Batch) 
     return StreamState(solver_state, pending, state.n_pending, step, *state[4:7], origin)
 
 
-def read_ahead(chunks: Iterator, interrupt: DeferredInterrupt) -> Iterator:
+def read_ahead(chunks: Iterator, interrupt: DeferredInterrupt) -> Generator:
     """The chunks, each fetched by a thread while the one before is at work; none after Ctrl-C."""
     executor = concurrent.futures.ThreadPoolExecutor(1)
     # a chunk is made under the flags of the caller
@@ -384,13 +373,10 @@ def _on_host(plan: StreamPlan, state: Any, chunks: Iterable, saver: Saver, bar: 
     before, curve = int(state.chunks), list[Curve]()
     try:
         for chunk in chunks:
-            _check_chunk(plan, chunk)
             steps = (int(state.n_pending) + len(chunk.batch.y)) // plan.batch
             if int(state.step) + steps > MOST_STEPS:
-                full = (
-                    f"the next chunk passes step {MOST_STEPS}, the last: begin a new stream with it"
-                )
-                warnings.warn(full, RuntimeWarning, stacklevel=caller_stacklevel())
+                text = f"no step passes {MOST_STEPS}: begin a new stream with the chunks left"
+                warnings.warn(text, RuntimeWarning, stacklevel=caller_stacklevel())
                 break
             result = _read(plan, state, chunk, steps)
             with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
@@ -405,16 +391,14 @@ def _on_host(plan: StreamPlan, state: Any, chunks: Iterable, saver: Saver, bar: 
     return state, curve, False
 
 
-def _check_chunk(plan: StreamPlan, chunk: HostChunk) -> None:
-    """Raise a ValueError for a chunk of other columns, or that the solver does not take."""
-    columns, others = (
-        f"{rows.x.shape[1]} columns ({type(rows).__name__} of {type(rows.x).__name__}"
-        + (f", {rows.x.index.shape[1]} a row)" if isinstance(rows.x, SparseRows) else ")")
-        for rows in (chunk.batch, plan.like)
-    )
-    if columns != others:
+def _read(plan: StreamPlan, state: Any, chunk: HostChunk, steps: int) -> tuple[Any, list[Curve]]:
+    """The state after a chunk, which fills so many steps, and a row of the curve for each call."""
+    width = lambda x: f", {x.index.shape[1]} a row" if isinstance(x, SparseRows) else ""
+    kind = lambda rows: f"{rows.x.shape[1]} columns ({type(rows).__name__}{width(rows.x)})"
+    if kind(chunk.batch) != kind(state.pending):
         raise ValueError(
-            f"chunks must have the same columns: one has {columns}, those before it {others}"
+            f"chunks must have the same columns: one has {kind(chunk.batch)}, those before it "
+            f"{kind(state.pending)}"
         )
     check_targets(unwrap_static(plan.solver), chunk.batch)
     if plan.rows is not None and not (chunk.complete and (chunk.batch.weight == 1).all()):
@@ -422,18 +406,14 @@ def _check_chunk(plan: StreamPlan, chunk: HostChunk) -> None:
             "this solver has a bound for each row, which a stream cannot know beforehand: use "
             "weights of 1, or fit"
         )
-
-
-def _read(plan: StreamPlan, state: Any, chunk: HostChunk, steps: int) -> tuple[Any, list[Curve]]:
-    """The state after a chunk, which fills so many steps, and a row of the curve for each call."""
     b, size, waiting, used = plan.batch, plan.size, int(state.n_pending), steps * plan.batch
-    rows = jax.tree.map(lambda a, like: np.asarray(a, like.dtype), chunk.batch, plan.like)
+    rows = jax.tree.map(lambda a, like: np.asarray(a, like.dtype), chunk.batch, state.pending)
     cut = lambda rows, start, end: jax.tree.map(lambda a: a[start:end], rows)
-    filled = _concatenate(
-        cut(state.pending, b - waiting if steps else b, b),
-        cut(rows, 0, max(used - waiting, 0)),
-        no_rows(plan.like, -used % (size * b) if steps else size * b),
-    )
+    unused = cut(state.pending, b - waiting if steps else b, b)
+    padding = no_rows(rows, -used % (size * b) if steps else size * b)
+    pieces = [unused, cut(rows, 0, max(used - waiting, 0)), padding]
+    pieces = [piece for piece in pieces if len(piece.y)]  # one alone is not copied
+    filled = pieces[0] if len(pieces) == 1 else jax.tree.map(lambda *a: np.concatenate(a), *pieces)
     solver_state, step, curve = state.solver, state.step, []
     for k in range(0, max(steps, 1), size):
         part, count = plan.place(cut(filled, k * b, (k + size) * b)), np.int32(min(size, steps - k))
@@ -445,9 +425,9 @@ def _read(plan: StreamPlan, state: Any, chunk: HostChunk, steps: int) -> tuple[A
     last = jax.tree.map(lambda a, new: np.concatenate([a, new[-b:]])[-b:], state.pending, rows)
     left = waiting + len(rows.y) - used
     index = np.where(np.arange(b) >= b - left, last.index, -1).astype(np.int32)
-    read = np.int32(chunk.seen), np.int32(chunk.chunks), np.bool_(False), state.origin
-    pending = last._replace(index=index)
-    return StreamState(solver_state, pending, np.int32(left), step, *read), curve
+    n_pending, seen, chunks = map(np.int32, (left, chunk.seen, chunk.chunks))
+    counts: Any = n_pending, step, seen, chunks, np.bool_(False), state.origin
+    return StreamState(solver_state, last._replace(index=index), *counts), curve
 
 
 def no_rows(like: Batch, n: int) -> Batch:
@@ -455,12 +435,6 @@ def no_rows(like: Batch, n: int) -> Batch:
     zeros = jax.tree.map(lambda a: np.zeros((n, *a.shape[1:]), a.dtype), like)
     # 1 is a valid target of each kind
     return zeros._replace(y=np.ones_like(zeros.y), index=np.full(n, -1, np.int32))
-
-
-def _concatenate(*parts: Batch) -> Batch:
-    """The rows of several batches; without a copy if only one has any."""
-    parts = tuple(part for part in parts if len(part.y)) or parts[:1]
-    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *a: np.concatenate(a), *parts)
 
 
 def _on_devices(plan: StreamPlan, state: Any) -> StreamState:
@@ -477,8 +451,8 @@ def _fit(plan: StreamPlan, state: Any, rows: list, before: int, interrupted: boo
     has_steps = np.diff(np.asarray(curve.step), prepend=before) > 0
     loss = np.asarray(curve.loss)[has_steps][-1:].sum()  # 0 without steps
     model, finite = conclude(Old(plan.solver), state.solver, None, state.pending, loss)
-    cause = jnp.asarray(np.int32(INTERRUPTED if interrupted else STEPS))
-    tol = jnp.asarray(jnp.nan, value.dtype)
+    cause: Any = np.int32(INTERRUPTED if interrupted else STEPS)
+    tol, cause = jax.device_put((np.asarray(np.nan, value.dtype), cause))
     classes = classes_of(fields_of(plan.solver).targets, plan.names.classes)
     return Fit(model, state, curve, tol, finite, cause, classes)
 
@@ -529,7 +503,8 @@ def run_batches(
     if probe is not None:
         with calling("probe", probe, "of the model to arrays of numbers"):
             value = jax.tree.map(jnp.asarray, unwrap_static(probe)(fields.model(state, None)))
-    return _on_each_device(state, parts), curve_row(sums, step, count, value)
+    state = lax.with_sharding_constraint(state, PartitionSpec()) if parts > 1 else state
+    return state, curve_row(sums, step, count, value)
 
 
 @functools.partial(jax.jit, static_argnames=("rows", "parts"))
@@ -540,9 +515,5 @@ def init_stream(solver: Any, key: Any, first: Batch, *, rows: int | None, parts:
         first = zeros._replace(y=zeros.y + 1, weight=zeros.weight + 1)
     first = first._replace(index=jnp.arange(first.y.shape[0], dtype=jnp.int32))
     state = unwrap_static(solver).init(jax.random.split(key)[0], first)
-    return _on_each_device(state, parts)
-
-
-def _on_each_device(tree: Any, parts: int) -> Any:
-    """All arrays whole on each device: the compiler would be free to divide them."""
-    return tree if parts == 1 else lax.with_sharding_constraint(tree, PartitionSpec())
+    # whole on each device: the compiler would be free to divide it
+    return lax.with_sharding_constraint(state, PartitionSpec()) if parts > 1 else state

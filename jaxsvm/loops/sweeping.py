@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import math
@@ -12,14 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..checks import as_number, check_bytes, integer, shown
 from ..numerics import is_traced
+from ..numerics.sharding import auto_axes
 from ..recipe import check_positive
 from ..types import Array
-from .deal import MeshSplit
 from .threads import Limits, Progress, may_overlap, processors, run_jobs
+
+RUNS = "runs"  # the axis of a mesh over which points are dealt
+EVERYWHERE = PartitionSpec()
 
 
 class Table(NamedTuple):
@@ -47,14 +51,17 @@ class Table(NamedTuple):
         finite_values = np.where(finite, values, values[finite].max())
         minima = np.argwhere(finite & (values == values[finite].min()))
         numbers = [np.asarray(axis, float) for axis in self.axes.values()]
-        order = [
-            (
-                _mean_around(finite_values, place),
-                *(-axis[i] for axis, i in zip(numbers, place, strict=True)),
+
+        def order(place: Any) -> Any:
+            near = tuple(slice(max(i - 1, 0), i + 2) for i in place)
+            around = finite_values[near].ravel().tolist()
+            around.remove(finite_values[tuple(place)])
+            # exact sums: the order of the points does not matter
+            return math.fsum(around) / max(len(around), 1), *(
+                -axis[i] for axis, i in zip(numbers, place, strict=True)
             )
-            for place in minima
-        ]
-        return tuple(int(i) for i in minima[min(range(len(minima)), key=order.__getitem__)])
+
+        return tuple(min(minima.tolist(), key=order))
 
     @property
     def best(self) -> dict[str, float]:
@@ -70,42 +77,22 @@ class Table(NamedTuple):
         * marks the least value.
         """
         names, values = list(self.axes), np.asarray(self.values, float)
-        is_least = np.zeros(values.shape, bool)
-        if np.isfinite(values).any():
-            is_least[self.place] = True
-        cells = [
-            f"{v:.4g}{'*' if m else ' '}"
-            for v, m in zip(values.ravel(), is_least.ravel(), strict=True)
-        ]
-        texts: Any = np.array(cells, object)
-        texts = texts.reshape(values.shape + (1,) * max(0, 2 - values.ndim))
+        least = self.place if np.isfinite(values).any() else None
         numbers = [[f"{v:.3g}" for v in np.asarray(axis)] for axis in self.axes.values()]
         rows, columns = numbers[0], numbers[1] if len(names) > 1 else [""]
-        corner = f"{names[0]} | {names[1]}" if len(names) > 1 else names[0]
+        cell = lambda where: f"{values[where]:.4g}{'*' if where == least else ' '}"
         blocks = []
-        for place in itertools.product(*map(range, values.shape[2:])):
-            cells = texts[(slice(None), slice(None), *place)]
-            width = max(len(text) for text in [*columns, *cells.ravel()]) + 2
-            left = max(len(text) for text in [corner, *rows])
-            heads = [f"{names[2 + k]} = {numbers[2 + k][i]}" for k, i in enumerate(place)]
-            lines = [
-                *([", ".join(heads)] if heads else []),
-                corner.ljust(left) + "".join(c.rjust(width) for c in columns),
-            ]
-            lines += [
-                row.ljust(left) + "".join(c.rjust(width) for c in line)
-                for row, line in zip(rows, cells, strict=True)
-            ]
+        for rest in itertools.product(*map(range, values.shape[2:])):
+            place = lambda *ij: (*ij, *rest)[: values.ndim]  # noqa: B023
+            table = [[cell(place(i, j)) for j in range(len(columns))] for i in range(len(rows))]
+            heads, texts = [" | ".join(names[:2]), *rows], [columns, *table]
+            left, width = max(map(len, heads)), max(len(text) for row in texts for text in row) + 2
+            others = zip(names[2:], numbers[2:], rest, strict=True)
+            lines = [", ".join(f"{name} = {axis[i]}" for name, axis, i in others)] if rest else []
+            for head, row in zip(heads, texts, strict=True):
+                lines.append(head.ljust(left) + "".join(text.rjust(width) for text in row))
             blocks.append("\n".join(line.rstrip() for line in lines))
         return "\n\n".join(blocks)
-
-
-def _mean_around(values: np.ndarray, place: np.ndarray) -> float:
-    """The mean over the points adjacent to `place`; 0 where there is none."""
-    around = values[tuple(slice(max(i - 1, 0), i + 2) for i in place)].ravel().tolist()
-    around.remove(values[tuple(place)])
-    # exact sums: the order of the points does not matter
-    return math.fsum(around) / max(len(around), 1)
 
 
 def table(values: Array, **axes: Array) -> Table:
@@ -143,12 +130,9 @@ def table(values: Array, **axes: Array) -> Table:
 
 def _axis(name: str, numbers: Any) -> Array:
     """The numbers of an axis as a vector."""
+    is_list = type(numbers) in (list, tuple)
     try:
-        vector = jnp.asarray(
-            [as_number(name, number) for number in numbers]
-            if type(numbers) in (list, tuple)
-            else numbers
-        )
+        vector = jnp.asarray([as_number(name, a) for a in numbers] if is_list else numbers)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"the axis {name} must be a vector of at least one number, got {shown(numbers)}"
@@ -206,12 +190,12 @@ def sweep(
         chunk: numbers of the first axis in one call of the program, >= 1; None: all, or as many as
             `memory` allows.
         progress: a bar on the standard error stream, if the program is called more than once.
-        mesh: devices among which the points are dealt: each device of its axis "runs" computes the
-            next part of the grid with the program of one device, and none of them sends anything to
-            another. `chunk` and `memory` are those of one device; None for `chunk`: the widest that
-            occupies all devices. A mesh of one axis may give it any name. With a second axis
-            "rows", each part runs on the rows of `jaxsvm.shard(data, mesh)` over that axis.
-            Arguments not on the mesh are copied to all its devices. None: one device.
+        mesh: devices among which the numbers of the first axis are dealt: each device of its axis
+            "runs" computes an equal part of them, and none of them sends anything to another.
+            `chunk` and `memory` are those of one device. A mesh of one axis may give it any name.
+            With a second axis "rows", each part runs on the rows of `jaxsvm.shard(data, mesh)` over
+            that axis. Arguments not on the mesh are copied to all its devices. Several processes
+            make the same call, each with the same axes. None: one device.
         **axes: name -> (k,) numbers, k >= 1.
 
     Returns:
@@ -230,67 +214,6 @@ def sweep(
         >>> values(10.0).tolist()
         [[10.0, 10.0], [10.0, 11.0], [10.0, 12.0]]
     """
-    axes, memory = _check_arguments(fn, axes, memory, chunk)
-    grid, call = Grid.over(axes), _bind_axes(fn, tuple(axes))
-
-    @jax.jit
-    def run_part(values, point, args, kwargs):
-        run_point = lambda value: call(grid.numbers(value, point), args, kwargs)
-        return jax.vmap(run_point)(values)
-
-    deal = None if mesh is None else MeshSplit.over(mesh, run_part)
-    plans: dict[tuple, tuple] = {}
-
-    def plan(args, kwargs):
-        """The plan for arguments of these types, compiled once."""
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        types = tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-        if types not in plans:
-            k, *others = grid.shape
-            width = min(chunk or k, k)
-            if deal is not None and chunk is None:
-                width = deal.widest(k, math.prod(others))
-            lower_part = run_part.lower if deal is None else deal.lower
-            point = tuple(column[0] for column in grid.columns)
-            lower = lambda width: lower_part(grid.values[:width], point, args, kwargs)
-            plans[types] = widest_program(lower, width, memory, 1 if deal else processors())
-        return plans[types]
-
-    def run(*args, **kwargs):
-        if is_traced(args, kwargs, axes):
-            return _run_traced(grid, run_part, args, kwargs)
-        # converted in this thread, as others do not inherit JAX's settings
-        args, kwargs = jax.tree.map(jnp.asarray, (args, kwargs))
-        if deal is not None:
-            args, kwargs = jax.tree.map(deal.place, (args, kwargs))
-        program, width, threads, _ = plan(args, kwargs)
-        threads = threads if deal is None else 1
-        jobs = grid.jobs(width)
-        rounds = jobs if deal is None else deal.rounds(jobs)
-        bar = Progress(len(rounds), 0, "parts", progress and len(rounds) > 1)
-
-        def work(job):
-            result = jax.block_until_ready(program(*job, args, kwargs))
-            bar.add(1)
-            return result
-
-        try:
-            results = run_jobs(work, rounds, threads, Limits(None))
-        finally:
-            bar.close()
-        if deal is not None:
-            results = [part for parts in results for part in deal.parts(parts)][: len(jobs)]
-        return grid.join(results, width)
-
-    result: Any = run
-    result.memory = lambda *args, **kwargs: plan(args, kwargs)[3]
-    return result
-
-
-def _check_arguments(
-    fn: Callable, axes: dict[str, Any], memory: float | None, chunk: int | None
-) -> tuple[dict[str, Array], float | None]:
-    """The axes as vectors and `memory` as a number; raise for arguments that are not valid."""
     if not axes:
         raise ValueError("sweep needs at least one axis, such as lam=jnp.logspace(-6, 0, 8)")
     axes = {name: _axis(name, numbers) for name, numbers in axes.items()}
@@ -298,16 +221,89 @@ def _check_arguments(
         integer("chunk", chunk, 1)
     if memory is not None:
         check_positive(memory=memory)
-        memory = as_number("memory", memory)
+    memory = math.inf if memory is None else as_number("memory", memory)
     if not callable(fn) or isinstance(fn, type):
         raise TypeError(f"fn must be a function of one number of each axis, got {shown(fn)}")
-    return axes, memory
+    call = _bind_axes(fn, tuple(axes))
+
+    @jax.jit
+    def run_part(values, point, args, kwargs):
+        numbers = lambda value: dict(zip(axes, (value, *point), strict=True))
+        return jax.vmap(lambda value: call(numbers(value), args, kwargs))(values)
+
+    on_one: tuple = run_part, 1, lambda a, spec: a, None
+    program_of, devices, place, dealt = on_one if mesh is None else _on_mesh(run_part, mesh)
+    grid = Grid.over(axes)
+    plans: dict[tuple, tuple] = {}
+
+    def plan(args, kwargs):
+        """The plan for arguments of these types, compiled once, and the arguments."""
+        # converted in this thread, as others do not inherit JAX's settings
+        args, kwargs = jax.tree.map(lambda a: place(jnp.asarray(a), EVERYWHERE), (args, kwargs))
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        types = tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+        if types not in plans:
+            job = lambda width: grid.jobs(width * devices, place, dealt)[0]
+            lower = lambda width: program_of.lower(*job(width), args, kwargs)
+            k, threads = -(-grid.shape[0] // devices), processors() if mesh is None else 1
+            plans[types] = widest_program(lower, min(chunk or k, k), memory, threads)
+        return *plans[types], args, kwargs
+
+    def run(*args, **kwargs):
+        if is_traced(args, kwargs, axes):
+            return grid.in_program(lambda *part: run_part(*part, args, kwargs))
+        program, width, threads, _, args, kwargs = plan(args, kwargs)
+        jobs = grid.jobs(width * devices, place, dealt)
+        bar = Progress(len(jobs), 0, "parts", progress and len(jobs) > 1)
+
+        def work(job):
+            result = jax.block_until_ready(program(*job, args, kwargs))
+            bar.add(1)
+            return result
+
+        with contextlib.closing(bar):
+            results = run_jobs(work, jobs, threads, Limits(None))
+        if mesh is not None:  # from all devices to one of this process
+            here = lambda a: jax.device_put(a, NamedSharding(a.sharding.mesh, EVERYWHERE))
+            results = jax.tree.map(lambda a: here(a).addressable_data(0), results)
+        return grid.join(results, width * devices)
+
+    run.memory = lambda *args, **kwargs: plan(args, kwargs)[3]  # type: ignore[attr-defined]
+    return run
+
+
+def _on_mesh(run_part: Callable, mesh: Any) -> tuple[Any, int, Callable, PartitionSpec]:
+    """`run_part` over the devices of the axis "runs" of a mesh, or of its only axis.
+
+    Returns:
+        The function, the number of devices, what lays an array on the mesh by a spec, and the spec
+        of the numbers that are dealt.
+    """
+    if not isinstance(mesh, Mesh):
+        raise TypeError(
+            f'mesh must be a mesh such as jax.make_mesh((8,), ("{RUNS}",)), got {shown(mesh)}'
+        )
+    names = mesh.axis_names
+    if RUNS not in names and len(names) != 1:
+        raise ValueError(
+            f'mesh must have an axis "{RUNS}", over which the points are dealt, got the axes '
+            f"{', '.join(names)}"
+        )
+    mesh, axis = auto_axes(mesh), RUNS if RUNS in names else names[0]
+    dealt = PartitionSpec(axis)
+    specs: Any = {"in_specs": (dealt, *[EVERYWHERE] * 3), "out_specs": dealt, "check_vma": False}
+    program = jax.jit(jax.shard_map(run_part, mesh=mesh, axis_names={axis}, **specs))
+
+    def place(a: Array, spec: PartitionSpec) -> Array:
+        is_there = getattr(a.sharding, "mesh", None) == mesh
+        return a if is_there else jax.device_put(a, NamedSharding(mesh, spec))
+
+    return program, mesh.shape[axis], place, dealt
 
 
 class Grid(NamedTuple):
     """The points of a sweep: the numbers of the first axis, and points of the other axes."""
 
-    names: tuple[str, ...]  # of the axes
     shape: tuple[int, ...]  # numbers of each axis
     values: Array  # (k,) numbers of the first axis
     columns: tuple[Array, ...]  # for each other axis its number at each of their points
@@ -316,57 +312,42 @@ class Grid(NamedTuple):
     def over(cls, axes: dict[str, Array]) -> Grid:
         """The grid of all combinations of the numbers of the axes."""
         values, *others = axes.values()
-        cells = math.prod(a.shape[0] for a in axes.values())
+        shape = tuple(a.shape[0] for a in axes.values())
+        cells = math.prod(shape)
         check_bytes(f"{cells:,} cells of a sweep", 64 * cells, "take fewer numbers for an axis")
-        columns = tuple(
-            jnp.stack(column) for column in zip(*itertools.product(*others), strict=True)
-        )
-        return cls(tuple(axes), tuple(a.shape[0] for a in axes.values()), values, columns)
+        columns = zip(*itertools.product(*others), strict=True)
+        return cls(shape, values, tuple(jnp.stack(column) for column in columns))
 
-    def numbers(self, value: Array, point: tuple) -> dict[str, Array]:
-        """The numbers of a point by the names of the axes."""
-        return dict(zip(self.names, (value, *point), strict=True))
+    def jobs(self, width: int, place: Callable, dealt: Any) -> list[tuple[Array, tuple]]:
+        """The arguments of each call of the program: `width` numbers, and a point of the others.
 
-    def starts(self, width: int) -> list[int]:
-        """The first index of each chunk of the first axis; the last one overlaps that before it."""
-        return [min(i, self.shape[0] - width) for i in range(0, self.shape[0], width)]
-
-    def jobs(self, width: int) -> list[tuple[Array, tuple]]:
-        """The arguments of each call of the program: `width` numbers, and a point of the others."""
-        columns = self.columns
-        points = [tuple(a[i] for a in columns) for i in range(len(columns[0]))] if columns else [()]
-        return [
-            (lax.dynamic_slice_in_dim(self.values, start, width), point)
-            for point in points
-            for start in self.starts(width)
-        ]
+        The last chunk of the first axis repeats its last number.
+        """
+        k = self.shape[0]
+        chunks = np.minimum(np.arange(-(-k // width) * width), k - 1).reshape(-1, width)
+        at = lambda i: tuple(place(a[i], EVERYWHERE) for a in self.columns)
+        points = map(at, range(math.prod(self.shape[1:])))
+        return [(place(self.values[i], dealt), point) for point in points for i in chunks]
 
     def join(self, results: list, width: int) -> Any:
         """The results of all jobs as one tree, with a leading axis for each axis of the grid."""
-        starts = self.starts(width)
+        k, n = self.shape[0], -(-self.shape[0] // width)
 
-        def join_chunks(*chunks):
-            numbered = enumerate(zip(starts, chunks, strict=True))
-            return jnp.concatenate([a[i * width - start :] for i, (start, a) in numbered])
+        def join_parts(*parts):
+            rows = [jnp.concatenate(parts[i : i + n])[:k] for i in range(0, len(parts), n)]
+            return self.to_grid(jnp.stack(rows))
 
-        rows = [
-            jax.tree.map(join_chunks, *results[i : i + len(starts)])
-            for i in range(0, len(results), len(starts))
-        ]
-        return self.to_grid(jax.tree.map(lambda *a: jnp.stack(a), *rows))
+        return jax.tree.map(join_parts, *results)
 
-    def to_grid(self, tree: Any) -> Any:
+    def in_program(self, run_part: Callable) -> Any:
+        """The results of all points as part of a program, which loops over the other axes."""
+        part = lambda _, point: (None, run_part(self.values, point))
+        results = lax.scan(part, None, self.columns, length=math.prod(self.shape[1:]))[1]
+        return jax.tree.map(self.to_grid, results)
+
+    def to_grid(self, a: Array) -> Array:
         """(points, first axis, ...) -> (first axis, the other axes, ...)."""
-        reshape = lambda a: jnp.moveaxis(a, 0, 1).reshape(*self.shape, *a.shape[2:])
-        return jax.tree.map(reshape, tree)
-
-
-def _run_traced(grid: Grid, run_part: Callable, args: tuple, kwargs: dict) -> Any:
-    """All points inside a transformation: a `lax.map` over the points of the other axes."""
-    run_values = lambda point: run_part(grid.values, tuple(point), args, kwargs)
-    if grid.columns:
-        return grid.to_grid(lax.map(run_values, grid.columns))
-    return grid.to_grid(jax.tree.map(lambda a: a[None], run_values(())))
+        return jnp.moveaxis(a, 0, 1).reshape(*self.shape, *a.shape[2:])
 
 
 def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
@@ -374,58 +355,44 @@ def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
 
     Its arguments are (numbers by axis, other positional arguments, other arguments by name).
     """
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):  # some builtins have no signature
-        parameters = []
-    has_kwargs = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
-    parameter_names = [
-        p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    ]
+    parameters = inspect.signature(fn).parameters.values()
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    has_kwargs = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for name in names:
-        if parameters and name not in parameter_names and not has_kwargs:
+        if name not in known and not has_kwargs:
             raise ValueError(
-                f"fn has no parameter named {name}, only {', '.join(parameter_names)}: name "
-                "the axes as fn does"
+                f"fn has no parameter named {name}, only {', '.join(known)}: name the axes as fn "
+                "does"
             )
-    other_names = [
-        p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in names
-    ]
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    others = [name for name in positional if name not in names]
 
     def call(numbers, args, kwargs):
-        if len(args) > len(other_names):
+        if len(args) > len(others):
             raise TypeError(
-                f"fn takes {len(other_names)} arguments beside {', '.join(names)}, got {len(args)}"
+                f"fn takes {len(others)} arguments beside {', '.join(names)}, got {len(args)}"
             )
-        return fn(**numbers, **dict(zip(other_names, args, strict=False)), **kwargs)
+        return fn(**numbers, **dict(zip(others, args, strict=False)), **kwargs)
 
     return call
 
 
 def widest_program(
-    lower: Callable[[int], Any],
-    width: int,
-    memory: float | None,
-    threads: int,
-    own: Callable[[int], int] = lambda width: 0,
+    lower: Callable[[int], Any], width: int, memory: float, threads: int
 ) -> tuple[Any, int, int, int]:
     """The compiled program of the widest chunk that fits `memory`, its width, and its resources.
 
-    The resources are the number of threads, at most `threads`, and the bytes of all. Each thread
-    has `own(width)` bytes of arguments to itself.
+    The resources are the number of threads, at most `threads`, and the bytes of all.
     """
     while True:
         lowered = lower(width)
         threads = threads if may_overlap(lowered) else 1
         program = lowered.compile()
         analysis = program.memory_analysis()
-        fixed, per_thread = (
-            analysis.argument_size_in_bytes,
-            analysis.temp_size_in_bytes + analysis.output_size_in_bytes + own(width),
-        )
-        if memory is None or fixed + per_thread <= memory:
-            if memory is not None:
-                threads = max(1, min(threads, int((memory - fixed) // max(per_thread, 1))))
+        fixed = analysis.argument_size_in_bytes
+        per_thread = analysis.temp_size_in_bytes + analysis.output_size_in_bytes
+        if fixed + per_thread <= memory:
+            threads = int(max(1, min(threads, (memory - fixed) / max(per_thread, 1))))
             return program, width, threads, fixed + threads * per_thread
         if width == 1:
             raise ValueError(

@@ -15,10 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh
 
 from .. import __about__
-from ..checks import brief, is_remote, x64_enabled
+from ..checks import brief, has_values, x64_enabled
 from ..files import (
     MEMBERS,
     Npz,
@@ -32,7 +31,6 @@ from ..files import (
 from ..recipe import REGISTRY, Recipe, current_name, registered_name, unwrap_static
 from ..types import Array, Curve, all_finite
 from .functions import Expansion, Linear, Mapped
-from .parts import TREE, as_numpy, lay, read_folder, spec_of, write_folder
 from .predictions import Classifier
 
 _FORMAT = 1
@@ -109,16 +107,16 @@ def _encode(node: Any, arrays: list) -> Any:
     """A pytree as JSON, its arrays appended to `arrays`."""
     if node is None or isinstance(node, bool | int | float | str):
         return {"value": node}
+    if isinstance(node, jax.Array) and not has_values(node):
+        raise ValueError(
+            "an array that is traced, or in parts on devices of other processes, cannot be saved: "
+            "save outside of transformations, and states of several processes by orbax.checkpoint"
+        )
     if isinstance(node, jax.Array) and jnp.issubdtype(node.dtype, jax.dtypes.prng_key):
-        data = jax.random.key_data(node)
-        arrays.append(data if is_remote(data) else as_numpy(data))
-        impl = str(jax.random.key_impl(node))
-        return {"key": len(arrays) - 1, "impl": impl, **_layout(data)}
-    if is_remote(node):
-        arrays.append(node)
-        return {"array": len(arrays) - 1, "dtype": node.dtype.name, **_layout(node)}
+        arrays.append(np.asarray(jax.random.key_data(node)))
+        return {"key": len(arrays) - 1, "impl": str(jax.random.key_impl(node))}
     if isinstance(node, jax.Array | np.ndarray | np.generic):
-        array = as_numpy(node)
+        array = np.asarray(node)
         if array.dtype.kind in "OSUMm":
             raise ValueError(
                 f"an array of {array.dtype} cannot be saved, only numbers and truth values"
@@ -129,7 +127,7 @@ def _encode(node: Any, arrays: list) -> Any:
         if array.dtype.kind == "V":
             array = array.view(f"u{array.dtype.itemsize}")
         arrays.append(array)
-        return {"array": len(arrays) - 1, "dtype": name, **_layout(node)}
+        return {"array": len(arrays) - 1, "dtype": name}
     if isinstance(node, Recipe):
         factory, args, kwargs = node.call()
         factory_name = registered_name(factory)
@@ -162,55 +160,32 @@ def _encode(node: Any, arrays: list) -> Any:
     )
 
 
-def _layout(a: Any) -> dict:
-    """How an array is sharded, and the shape of one that several processes hold."""
-    spec = spec_of(a)
-    return ({} if spec is None else {"spec": spec}) | ({"shape": a.shape} if is_remote(a) else {})
-
-
 class _Arrays:
-    """The arrays of a file, each read once, when the header names it.
+    """The arrays of a file, each read once, when the header names it."""
 
-    `parts` are those that several processes have written, by number. Arrays are laid over `mesh` as
-    they were sharded.
-    """
-
-    def __init__(
-        self, npz: Npz, parts: dict[int, np.ndarray] | None = None, mesh: Mesh | None = None
-    ) -> None:
-        self.npz, self.parts, self.mesh = npz, parts or {}, mesh
-        self.unread = {*npz.members, *(f"a{i}" for i in self.parts)} - {"header"}
+    def __init__(self, npz: Npz) -> None:
+        self.npz, self.unread = npz, set(npz.members) - {"header"}
         self.count = len(self.unread)
 
     def __len__(self) -> int:
         return self.count
 
-    def lay(self, node: Any, number: str, name: str) -> Array:
-        """The array under the entry `number` of a node of the header, on the mesh."""
-        return lay(self.read(node[number], name), node.get("spec"), self.mesh)
-
-    def read(self, number: Any, name: str) -> np.ndarray:
+    def read(self, number: Any, name: str) -> Array:
         """The array of that number; `name` is its dtype."""
         member, dtype = f"a{number}", jnp.dtype(name)
         if member not in self.unread:
             raise ValueError(f"the header names {member}, which is not there or was named before")
         self.unread.remove(member)
-        stored = _stored(dtype)
-        if number in self.parts:
-            return self.parts[number].view(dtype)
+        # bfloat16 and similar types are integers with the same bits in the file
+        stored = np.dtype(f"u{dtype.itemsize}") if dtype.kind == "V" else dtype
         if self.npz.header(member).dtype.newbyteorder("=") != stored:
             raise ValueError(f"{member} is not of dtype {name}, as the header says")
-        return self.npz.read(member).astype(stored, copy=False).view(dtype)
+        return jnp.asarray(self.npz.read(member).astype(stored, copy=False).view(dtype))
 
     def close(self) -> None:
         """Raise for arrays that the header did not name."""
         if self.unread:
             raise ValueError(f"the header does not name {', '.join(sorted(self.unread)[:3])}")
-
-
-def _stored(dtype: np.dtype) -> np.dtype:
-    """The dtype in the file: bfloat16 and similar types are integers with the same bits."""
-    return np.dtype(f"u{dtype.itemsize}") if dtype.kind == "V" else dtype
 
 
 def _with_evals(fields: dict) -> dict:
@@ -229,7 +204,7 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
     if "value" in node:
         return node["value"]
     if "key" in node:
-        return jax.random.wrap_key_data(arrays.lay(node, "key", "uint32"), impl=node["impl"])
+        return jax.random.wrap_key_data(arrays.read(node["key"], "uint32"), impl=node["impl"])
     if "array" in node:
         dtype = jnp.dtype(node["dtype"])
         if not x64_enabled() and dtype.itemsize // (1 + (dtype.kind == "c")) == 8:
@@ -237,7 +212,7 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
                 "the file holds 64-bit numbers: switch them on first, "
                 "jax.config.update('jax_enable_x64', True)"
             )
-        return arrays.lay(node, "array", node["dtype"])
+        return arrays.read(node["array"], node["dtype"])
     if "call" in node:
         factory = _find_factory(node["call"])
         args = [_decode(a, arrays) for a in node["args"]]
@@ -294,15 +269,13 @@ def check_savable(tree: Any) -> None:
 
 
 def save(path: str | bytes | os.PathLike, tree: Any) -> None:
-    """Write a model, a `RunState` or any other tree of arrays to one file, or to a folder.
+    """Write a model, a `RunState` or any other tree of arrays to one file.
 
     The tree is written to a temporary file that then replaces `path` (`files.atomic_path`), so that
     `path` always holds either the old or the new tree. Typed keys are stored as their data and the
     name of their implementation.
 
-    Arrays that the devices of several processes share are written to a folder `path`: a file of
-    each process, and a last one that names them. All processes have to call `save` then. Of a tree
-    that all processes hold, the first one writes the file.
+    Of a tree that several processes hold, the first one writes the file.
 
     Args:
         path: the file, in a folder that exists.
@@ -310,7 +283,7 @@ def save(path: str | bytes | os.PathLike, tree: Any) -> None:
             are registered.
 
     Raises:
-        ValueError: the tree holds anything else.
+        ValueError: the tree holds anything else, or arrays that several processes share.
         OSError: the file cannot be written: no such folder, no space, no permission, a folder, a
             pipe or a device.
 
@@ -329,47 +302,20 @@ def save(path: str | bytes | os.PathLike, tree: Any) -> None:
         "jax": jax.__version__,
         "tree": encoded,
     }
-    remote = {i: a for i, a in enumerate(arrays) if is_remote(a)}
-    if remote:
-        number = 1 + _number_in(os.fsdecode(path))
-        header["parts"] = {"number": number, "processes": jax.process_count()}
     text = json.dumps(header).encode()
     if len(text) > _HEADER_BYTES or len(arrays) >= MEMBERS:
         raise ValueError(
             f"the tree has too many parts: {len(arrays)} arrays, and a description of {len(text)} "
             f"bytes; less than {MEMBERS} arrays and {_HEADER_BYTES} bytes are read"
         )
-    members = {f"a{i}": a for i, a in enumerate(arrays) if i not in remote}
-
-    def write(path: Any) -> None:
-        with atomic_path(path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, header=np.frombuffer(text, np.uint8), **members)
-
-    if remote:
-        write_folder(os.fsdecode(path), header["parts"]["number"], remote, write)
-    elif not jax.distributed.is_initialized() or jax.process_index() == 0:
-        write(path)
+    if jax.distributed.is_initialized() and jax.process_index() > 0:
+        return
+    members = {f"a{i}": a for i, a in enumerate(arrays)}
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, header=np.frombuffer(text, np.uint8), **members)
 
 
-def _number_in(folder: str) -> int:
-    """The number of the tree in a folder, 0 where there is none.
-
-    Raises:
-        FileExistsError: there is a file in place of the folder.
-    """
-    if os.path.exists(folder) and not os.path.isdir(folder):
-        raise FileExistsError(
-            f"{folder} is a file: the state of several processes is saved to a folder, choose "
-            "another name"
-        )
-    path = os.path.join(folder, TREE)
-    if not os.path.exists(path):
-        return 0
-    with _naming(path), open_npz(path, compressed=False) as npz:
-        return int(_read_header(npz)["parts"]["number"])
-
-
-def load(path: str | bytes | os.PathLike, like: Any = None, *, mesh: Mesh | None = None) -> Any:
+def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
     """The tree that `save` wrote.
 
     Nothing is unpickled, no module but those of jaxsvm is imported, and only factories are called.
@@ -377,12 +323,9 @@ def load(path: str | bytes | os.PathLike, like: Any = None, *, mesh: Mesh | None
     file. Classes with a method `__check__` check their shapes, dtypes and ranges.
 
     Args:
-        path: the file, or the folder that several processes have written.
+        path: the file.
         like: a tree of the same structure; its classes are used, so that they need not be
             registered.
-        mesh: where to lay the arrays, such as `data.y.sharding.mesh` of `jaxsvm.shard`. Those that
-            were sharded over an axis of its names are sharded over it again, on any number of
-            devices that divides them; the others are on all devices. None: the default device.
 
     Raises:
         FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
@@ -390,11 +333,12 @@ def load(path: str | bytes | os.PathLike, like: Any = None, *, mesh: Mesh | None
             or not valid, does not fit `like`, or holds a model with numbers that are not finite.
             (The state of a run may hold them.)
     """
-    path = _tree_file(path)
+    path = os.fsdecode(path)
+    refuse_special(path)
     with _naming(path):
         with open_npz(path, compressed=False) as npz:
             header = _read_header(npz)
-            tree, arrays = header["tree"], _Arrays(npz, _read_parts(path, header), mesh)
+            tree, arrays = header["tree"], _Arrays(npz)
             if like is None:
                 result = _decode(tree, arrays)
             else:
@@ -407,35 +351,6 @@ def load(path: str | bytes | os.PathLike, like: Any = None, *, mesh: Mesh | None
                 result = _decode_like(tree, like, arrays)
             arrays.close()
         return _check_model(result)
-
-
-def _tree_file(path: str | bytes | os.PathLike) -> str:
-    """The file with the description of a saved tree."""
-    path = os.fsdecode(path)
-    if os.path.isfile(os.path.join(path, TREE)):
-        path = os.path.join(path, TREE)
-    refuse_special(path)
-    return path
-
-
-def _read_parts(path: str, header: dict) -> dict[int, np.ndarray]:
-    """The arrays that several processes have written, by number."""
-    shapes = {}
-
-    def collect(node: Any) -> None:
-        number = node.get("array", node.get("key")) if isinstance(node, dict) else None
-        if isinstance(number, int) and "shape" in node:
-            dtype = jnp.dtype(node.get("dtype", "uint32"))
-            shapes[number] = tuple(node["shape"]), _stored(dtype)
-        for child in node.values() if isinstance(node, dict) else node:
-            if isinstance(child, dict | list):
-                collect(child)
-
-    if "parts" not in header:
-        return {}
-    collect(header["tree"])
-    number, processes = header["parts"]["number"], header["parts"]["processes"]
-    return read_folder(os.path.dirname(path), int(number), int(processes), shapes)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number, integer, is_remote, own_values, shown
+from ..checks import as_number, has_values, integer, shown
 from ..flags import despite_flags
 from ..kernels import holds_precomputed, matvec
 from ..losses import hinge
@@ -258,8 +258,8 @@ def _on_support(model: Expansion, data: Batch) -> tuple[Expansion, str]:
     none.
     """
     arrays = model.x, data.x, model.index, model.coef
-    plain = not any(isinstance(a, SparseRows) or is_remote(a) for a in arrays)
-    if holds_precomputed(model.kernel) or not plain:
+    sparse = any(isinstance(a, SparseRows) for a in arrays)
+    if holds_precomputed(model.kernel) or sparse or not has_values(arrays):
         return model, "yes"
     points, rows, index, coef = map(np.asarray, arrays)
     support = np.flatnonzero(coef)
@@ -494,9 +494,9 @@ def dual_ascent(
 
 def _check_labels(loss: Loss, data: Batch) -> None:
     """Raise for known targets that are no labels of a loss of labels."""
-    if is_traced(data.y, data.weight) or not fields_of(loss).labels:
+    if not has_values(data.y, data.weight) or not fields_of(loss).labels:
         return
-    values = np.unique(own_values(data.y)[own_values(data.weight) > 0])
+    values = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0])
     if not np.isin(values, (-1, 1)).all():
         raise ValueError(
             f"{shown(loss)} is a loss of labels -1 and +1, and the data hold {values[0]:g} and "

@@ -11,11 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number, is_remote, shown
+from ..checks import as_number, has_values, shown
 from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
 from ..models import Classifier, Expansion, Linear, Mapped, MultiLabel, names_of
-from ..models.parts import as_numpy
 from ..numerics import dot, is_traced, mesh_of
 from ..recipe import (
     Recipe,
@@ -96,14 +95,14 @@ def in_float64(fn: Callable) -> Callable:
     def run(arrays, statics=(), choices=()):
         if is_traced(arrays, jax.tree.leaves(statics)):
             return fn(*arrays, *statics, *choices)
-        rows = [a.y for a in arrays if isinstance(a, Batch) and is_remote(a.y)]
+        rows = [a.y for a in arrays if isinstance(a, Batch) and not has_values(a.y)]
         mesh = jax.set_mesh(mesh_of(rows[0])) if rows else contextlib.nullcontext()
         with jax.enable_x64(True), mesh:
             arrays = jax.tree.map(_wide, arrays)
             args = cast((arrays, tuple(as_static(thing) for thing in statics)), jnp.float64)
             # JAX warns of float64 outside
             results = compiled(*args, choices)
-            return jax.tree.map(lambda a: a if is_remote(a) else as_numpy(a)[()], results)
+            return jax.tree.map(lambda a: np.asarray(a)[()] if has_values(a) else a, results)
 
     return run
 
@@ -115,7 +114,7 @@ def _wide(leaf: Any) -> Any:
     """
     if not hasattr(leaf, "dtype") or not jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf
-    return leaf.astype(np.float64) if is_remote(leaf) else as_numpy(leaf).astype(np.float64)
+    return (np.asarray(leaf) if has_values(leaf) else leaf).astype(np.float64)
 
 
 def _bare(model: Model) -> Model:

@@ -780,14 +780,3 @@ def test_a_bar_is_drawn(capsys):
     assert "4/4 chunks, loss" in capsys.readouterr().err
     jaxsvm.stream(SOLVERS["pegasos"], iter(pieces([50, 50])), KEY, progress=True)
     assert "2 chunks, loss" in capsys.readouterr().err
-
-
-def test_rows_of_one_part_are_not_copied():
-    part, none = (
-        DATA._replace(x=X[:k], y=Y[:k], weight=np.ones(k), index=np.arange(k)) for k in (5, 0)
-    )
-    assert streams._concatenate(none, part, none) is part
-    assert streams._concatenate(none, none) is none
-    np.testing.assert_array_equal(
-        streams._concatenate(part, none, part).x, np.concatenate([X[:5], X[:5]])
-    )

@@ -39,7 +39,6 @@ from jaxsvm.models import (
     Mapped,
     expansion,
     load,
-    parts,
     save,
     serialization,
 )
@@ -1841,51 +1840,3 @@ def test_a_map_of_many_does_not_fit_one_model(path):
     swept = jax.vmap(lambda w: Mapped(phi, Linear(w, w[0])))(jnp.ones((2, 8)))
     save(path, swept)
     assert load(path).inner.w.shape == (2, 8)
-
-
-PARTS = {  # the places and values of two parts of an array of four numbers, and what is wrong
-    "whole": ([[[0, [[0, 2]]]], [[0, [[2, 4]]]]], (2, 2), (4,), None),
-    "same half": (
-        [[[0, [[0, 2]]]], [[0, [[0, 2]]]]],
-        (2, 2),
-        (4,),
-        "covers numbers of another one",
-    ),
-    "overlap": ([[[0, [[0, 3]]]], [[0, [[2, 4]]]]], (3, 2), (4,), "covers numbers of another one"),
-    "one part twice": (
-        [[[0, [[0, 2]]], [0, [[0, 2]]]], []],
-        (2, 0),
-        (4,),
-        "covers numbers of another one",
-    ),
-    "gap": ([[[0, [[0, 2]]]], [[0, [[3, 4]]]]], (2, 1), (4,), "do not make up whole arrays"),
-    "too large": (
-        [[[0, [[0, 2]]]], [[0, [[2, 4]]]]],
-        (2, 2),
-        (2**40,),
-        "do not make up whole arrays",
-    ),
-    "less than none": (
-        [[[0, [[0, 2]]]], [[0, [[2, 4]]]]],
-        (2, 2),
-        (-(2**40),),
-        "do not make up whole arrays",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", PARTS)
-def test_parts_fill_each_number_once(name, tmp_path):
-    places, sizes, shape, message = PARTS[name]
-    for process, (of_process, size) in enumerate(zip(places, sizes, strict=True)):
-        values = {f"p{k}": np.arange(size, dtype=np.float32) for k in range(len(of_process))}
-        text = np.frombuffer(json.dumps(of_process).encode(), np.uint8)
-        np.savez(tmp_path / f"part-1-{process}.npz", places=text, **values)
-    read = lambda: parts.read_folder(str(tmp_path), 1, 2, {0: (shape, np.dtype(np.float32))})
-    if message is None:
-        assert read()[0].tolist() == [0, 1, 0, 1]
-    else:
-        with pytest.raises(ValueError, match=message):
-            read()
-    with pytest.raises(FileNotFoundError):
-        parts.read_folder(str(tmp_path), 1, 10**12, {0: ((4,), np.dtype(np.float32))})
