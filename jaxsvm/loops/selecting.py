@@ -14,17 +14,17 @@ from ..flags import despite_flags
 from ..models import classes_of
 from ..numerics import is_traced
 from ..recipe import check_positive, fields_of
+from ..solvers.exact.path import certificate_of
 from ..types import Array, Batch
 from .checks import check_limit, whole_number
+from .fits import refit, run_fits
 from .grid_runs import Grid, GridJob
-from .machine_fits import certificate_of
 from .race import run_race
 from .scoring import Scorer
 from .select_checks import axis_of, check_arguments, check_score, first_solver, folds_of
 from .selection import Scores, Selection, strength
 from .selection_file import ResultFile, Results
 from .threads import Limits, Progress, processors
-from .vmapped_fits import refit, run_fits
 
 
 @despite_flags
@@ -197,7 +197,7 @@ def select(
         f"score, {time.monotonic() - start:.1f} s"
     )
     classes, rows = classes_of(targets, names), (np.asarray(data.y), np.asarray(data.weight))
-    certificate = certificate_of(grid, place, model, memory)
+    certificate = certificate_of(grid.solver(place), grid.data, model)
     choice = model, certificate, rule, status, classes, *rows, of_folds
     return file.finish(Selection(table, arrays["values"], fold, *choice))
 

@@ -6,7 +6,7 @@ import pytest
 import jaxsvm
 from jaxsvm.estimators import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 from jaxsvm.estimators.base import MergedRows
-from jaxsvm.loops.vmapped_fits import steps_of
+from jaxsvm.loops.fits import steps_of
 from jaxsvm.recipe import fields_of
 
 

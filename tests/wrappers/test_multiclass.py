@@ -12,7 +12,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers
-from jaxsvm.loops.problems import problems_of
+from jaxsvm.solvers.exact.path import problems_of
 from jaxsvm.models import Classifier, Expansion, Linear, Mapped
 from jaxsvm.wrappers import OneVsOne, OneVsRest, one_vs_one, one_vs_rest
 

@@ -1,0 +1,221 @@
+"""The fits of a grid as programs of `fit`, over all folds and the numbers of the first axis."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..numerics import accum_dtype, depends_on
+from ..objectives import decision_values
+from ..recipe import fields_of, skip_validation, unwrap_static
+from ..samplers import uniform
+from ..solvers.exact.path import fit_paths, machine_of, most_rows
+from ..types import Array, Batch, SparseRows, row_weights, take
+from .fitting import MANY_ROWS, MEMORY, Inputs, begin, fit, has_no_map, rows_that_fit
+from .grid_runs import Grid, GridJob, held_rows
+from .old import Old, as_argument
+from .threads import may_overlap, run_jobs
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    """Solvers of one structure as one argument of a program."""
+
+    own: list[Any]  # (cells, ...), the leaves that differ
+    rest: list[Any]  # those that do not
+    form: tuple = dataclasses.field(metadata={"static": True})  # structure, whether each differs
+
+    @classmethod
+    def of(cls, grid: Grid, cells: list[tuple[int, ...]]) -> Stack | None:
+        """The solvers of these cells; None if their structures differ."""
+        dtype = accum_dtype(grid.data.x)
+        flat = [jax.tree.flatten(as_argument(grid.solver(cell), dtype)) for cell in cells]
+        columns = list(zip(*(leaves for leaves, _ in flat), strict=False))
+        if len({tree for _, tree in flat}) > 1:
+            return None
+        differs = tuple(any(not _is_same(column[0], a) for a in column) for column in columns)
+        pairs = list(zip(columns, differs, strict=True))
+        own = [jnp.stack(column) for column, flag in pairs if flag]
+        return cls(own, [column[0] for column, flag in pairs if not flag], (flat[0][1], differs))
+
+    def solver(self, own: list[Any]) -> Any:
+        """The solver of these leaves of one cell."""
+        own_leaves, rest = iter(own), iter(self.rest)
+        leaves = [next(own_leaves if flag else rest) for flag in self.form[1]]
+        with skip_validation():
+            return unwrap_static(jax.tree.unflatten(self.form[0], leaves))
+
+    @property
+    def first(self) -> Any:
+        """The first solver."""
+        return self.solver([leaf[0] for leaf in self.own])
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return a is b or (jnp.shape(a) == jnp.shape(b) and bool(jnp.all(a == b)))
+
+
+def refit(grid: Grid, cell: tuple[int, ...]) -> Any:
+    """The model of a cell trained on all rows."""
+    key = jax.random.clone(grid.key)  # all fits have the same
+    return fit(grid.solver(cell), grid.data, key, steps=grid.steps, tol=grid.tol).model
+
+
+def run_fits(part: GridJob) -> None:
+    """Make the fits by programs that hold all folds, and all numbers of the first axis.
+
+    What does not depend on the first axis is computed once for all its numbers. Cells whose solvers
+    differ in structure have a program each. A program is left out where all its cells are.
+    """
+    grid, lines, data = part.grid, part.grid.lines, part.grid.data
+    first, folds, held = grid.solver(lines[0][0]), list(part.folds), held_rows(grid.fold)
+    kernels = [getattr(machine_of(grid.solver(cell))[0], "kernel", None) for cell in lines[0]]
+    if Stack.of(grid, lines[0]) is None or any(kernel != kernels[0] for kernel in kernels):
+        lines = [[cell] for line in lines for cell in line]
+    lines = [line for line in lines if not part.is_done(line, part.folds)]
+    fields = fields_of(first)
+    if isinstance(data.x, SparseRows) and has_no_map(fields, data):
+        data = fields.hooks.layout(data)  # which no program can make of sparse rows
+    weights = np.stack([np.asarray(grid.without(fold).weight) for fold in folds])
+    rows = jax.device_put((data, weights, held[folds]))
+    program: Any = functools.partial(_fit_cells, steps=grid.steps)
+    if kernels[0] is not None:
+        train = np.asarray(data.weight)[None] if held.shape[1] == 1 else weights
+        room = MEMORY if part.memory is None else part.memory
+        fits = len(grid.fold) ** 2 * data.y.dtype.itemsize <= room
+        most = most_rows(machine_of(first)[1], data.y, train)
+        run = functools.partial(run_machine, steps=grid.steps)
+        program = functools.partial(fit_paths, run=run, size=most, is_matrix=fits)
+    elif lines and part.memory is not None:
+        width = _width(grid, lines[0], rows, part.memory)
+        lines = [line[i : i + width] for line in lines for i in range(0, len(line), width)]
+
+    def work(cells: list[tuple[int, ...]]) -> None:
+        began, own, kernel = time.perf_counter(), rows, machine_of(grid.solver(cells[0]))[0]
+        if kernel is not None:  # on the host, as the values of rows decide
+            own = (*rows, kernel.kernel.layout(row_weights(data)).x)
+        found = program(Stack.of(grid, cells), own, jax.random.clone(grid.key), grid.tol)
+        values, numbers = jax.tree.map(np.asarray, jax.block_until_ready(found))
+        seconds = (time.perf_counter() - began) / (len(cells) * len(folds))
+        numbers["seconds"] = np.full((len(cells), len(folds)), seconds)
+        for f, fold in enumerate(folds):
+            parts = {name: number[:, f] for name, number in numbers.items()}
+            part.record(cells, fold, values[:, f], **parts)
+
+    run_jobs(work, lines[:1], 1, part.limits)  # compiled once, before several threads ask for it
+    threads = part.threads
+    if threads > 1 and len(lines) > 1 and kernels[0] is None:
+        stack = Stack.of(grid, lines[1])
+        lowered = _fit_cells.lower(stack, rows, grid.key, grid.tol, steps=grid.steps)
+        threads = threads if may_overlap(lowered) else 1
+    run_jobs(work, lines[1:], threads, part.limits)
+
+
+def run_machine(machine: Any, data: Batch, key: Array, tol: Any, steps: int | None) -> Any:
+    """A fit of an exact machine on a part of the rows."""
+    return fit(machine, data, key, steps=steps_of(machine, steps, data), tol=tol)
+
+
+def _width(grid: Grid, line: list, rows: tuple, memory: float) -> int:
+    """The number of cells of a program that fits `memory`, at most those of a line.
+
+    Raises:
+        ValueError: a single cell does not fit.
+    """
+    cells = len(line)
+    while True:
+        stack = Stack.of(grid, line[:cells])
+        lowered = _fit_cells.lower(stack, rows, grid.key, grid.tol, steps=grid.steps)
+        analysis: Any = lowered.compile().memory_analysis()
+        size = analysis.temp_size_in_bytes + analysis.output_size_in_bytes
+        if size <= memory:
+            return cells
+        if cells == 1:
+            raise ValueError(
+                f"the folds of one cell take {size:.3g} bytes, memory={memory:.3g}: raise memory, "
+                "or use fewer folds, features or rows"
+            )
+        cells = -(-cells // 2)
+
+
+@functools.partial(jax.jit, static_argnames=("steps",))
+def _fit_cells(
+    stack: Stack, arrays: tuple[Batch, Array, Array], key: Array, tol: Any, *, steps: int | None
+) -> tuple[Array, dict]:
+    """Decision values at the rows held out (cells, folds, m), and numbers (cells, folds).
+
+    The runs are vectorised if all start from `init`. Else those of a fold are a path of warm
+    starts.
+    """
+    (data, weights, index), first = arrays, fields_of(stack.first)
+    features = lambda own: fields_of(stack.solver(own)).prepare(data).x
+    first_own = [leaf[0] for leaf in stack.own]
+    cells = stack.own[0].shape[0] if stack.own else 1
+
+    def outcome_of(run: Any, held: Batch) -> tuple[Array, dict]:
+        support = run.info.support
+        last = support[-1] if support.shape[0] else jnp.zeros((), jnp.int32)
+        return decision_values(run.model, held), {"support": last}
+
+    if not hasattr(jax.eval_shape(first.init, key, data), "restart") or any(
+        depends_on(features, first_own)
+    ):
+
+        def one_cell(_: Array, own: list[Array]) -> tuple[Array, dict]:
+            solver = stack.solver(own)
+            rows = with_features(fields_of(solver), data)
+
+            def one_fold(weight: Array, held: Array) -> tuple[Array, dict]:
+                train = rows._replace(weight=weight)
+                run = fit(solver, train, key, steps=steps_of(solver, steps, train), tol=tol)
+                return outcome_of(run, take(rows, held))
+
+            return jax.vmap(one_fold)(weights, index)
+
+        return jax.vmap(one_cell)(jnp.arange(cells), stack.own)
+    rows = with_features(first, data)
+
+    def one_path(weight: Array, held: Array) -> tuple[Array, dict]:
+        # a layout may hold the rows as they were
+        plain = take(rows._replace(x=getattr(rows.x, "plain", rows.x)), held)
+        train = rows._replace(weight=weight)
+        call, draws = (as_argument(a, accum_dtype(train.x)) for a in (stack.first, first.sampler))
+        inputs = Inputs(Old(call), Old(draws or uniform(1)), None, train, train.x)
+        before = begin(inputs, key)
+
+        def next_cell(start: Any, own: list[Array]) -> tuple[Any, tuple[Array, dict]]:
+            solver, state = stack.solver(own), before._replace(solver=start)
+            run = fit(solver, train, steps=steps_of(first, steps, train), tol=tol, state=state)
+            return run.state.solver.restart(), outcome_of(run, plain)
+
+        return lax.scan(next_cell, before.solver, stack.own, length=cells)[1]
+
+    if isinstance(rows.x, jax.Array):
+        return jax.vmap(one_path, out_axes=1)(weights, index)
+    # loops over the entries of sparse rows are fast one after the other
+    found = lax.map(lambda fold: one_path(*fold), (weights, index))
+    return jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), found)
+
+
+def with_features(fields: Any, data: Batch) -> Batch:
+    """The rows after the feature map of a solver, if it has one and they are not too large."""
+    fits = rows_that_fit(fields, data) == data.y.shape[0]
+    return fields.prepare(data) if fits and not has_no_map(fields, data) else data
+
+
+def steps_of(solver: Any, steps: int | None, data: Batch) -> int | None:
+    """The number of steps; None for a solver whose updates run until its tolerance is met.
+
+    It is one where one is enough.
+    """
+    fields = fields_of(solver)
+    is_one = fields.hooks.tol is not None and fields.needs_all_rows and data.y.shape[0] < MANY_ROWS
+    return 1 if is_one and steps is None else steps

@@ -1,0 +1,192 @@
+"""Exact kernel machines of several C, each from the solution before, for many folds and problems.
+
+All share the kernel matrix of their rows where it fits. Problems are the classes of `one_vs_rest`,
+the pairs of `one_vs_one`, which have the rows of their two classes, and columns of targets.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...engines.dual_qp import dual_of, relative_gap
+from ...implicit import at_bound
+from ...kernels import matvec, precomputed
+from ...models import Expansion
+from ...models.multiclass import votes
+from ...numerics import accum_dtype
+from ...objectives.certificates import certificate_on_support
+from ...recipe import Recipe, cast, fields_of, skip_validation, unwrap_static
+from ...types import Array, Batch, Certificate, take
+from ...wrappers import multi_output, one_vs_one, one_vs_rest
+from .decomposition import decomposition
+
+ROW_STEP = 64  # the rows of a problem are padded to a multiple of this
+MOST_CLASSES = 20  # of pairs whose coefficients at all rows are held at the same time
+WRAPPERS = one_vs_one, one_vs_rest, multi_output
+
+
+def machine_of(solver: Any) -> tuple[Any, Any]:
+    """The call of an exact machine that a solver is, and the wrapper of classes or columns around.
+
+    Both are None for other solvers; the wrapper is None where there is none.
+    """
+    solver, wrapper = unwrap_static(solver), None
+    while isinstance(solver, Recipe):
+        factory: Any = solver.spec[0]
+        if factory is decomposition:
+            return solver, wrapper
+        if factory is one_vs_one and solver.arguments()["classes"] > MOST_CLASSES:
+            break
+        if wrapper is None and factory in WRAPPERS:
+            wrapper, solver = solver, solver.arguments()["inner"]
+        else:
+            solver = solver.make()
+    return None, None
+
+
+def problems_of(wrapper: Any, y: Any, weight: Any) -> tuple[Any, Any]:
+    """The targets and the weights of the rows in each problem, (P, n) each.
+
+    A pair of classes has weight 0 for the rows of other classes.
+    """
+    if wrapper is None or wrapper.spec[0] is multi_output:
+        targets = jnp.atleast_2d(y.T)
+        return targets, jnp.broadcast_to(weight.T, targets.shape)
+    every = np.arange(wrapper.classes)
+    one, other = (c[:, None] for c in np.triu_indices(len(every), 1))
+    first, second = (one, y == other) if wrapper.spec[0] is one_vs_one else (every[:, None], True)
+    targets = jnp.where(y == first, 1, -1).astype(y.dtype)
+    return targets, weight * ((y == first) | second)
+
+
+def most_rows(wrapper: Any, y: Array, weights: np.ndarray) -> int:
+    """The rows of positive weight of the largest problem of all folds, padded; weights (folds, n)."""
+    most = max(int((problems_of(wrapper, y, w)[1] > 0).sum(axis=1).max()) for w in weights)
+    return min(weights.shape[1], -(-most // ROW_STEP) * ROW_STEP)
+
+
+@functools.partial(jax.jit, static_argnames=("run", "size", "is_matrix"))
+def fit_paths(
+    stack: Any, arrays: tuple, key: Array, tol: Any, run: Callable, size: int, is_matrix: bool
+) -> tuple[Array, dict]:
+    """Decision values at the rows held out (cells, folds, m), and numbers (cells, folds).
+
+    Args:
+        stack: the solvers of the cells: `first`, and `solver(own)` of the leaves `own` of one.
+        arrays: the data, weights (folds, n), rows held out (folds, m), and rows as laid out.
+        key: of all fits.
+        tol: of all fits, or None.
+        run: (machine, data, key, tol) -> `Fit`; structure, as are the others.
+        size: the most rows of a problem.
+        is_matrix: whether the kernel matrix of all rows is worked out.
+    """
+    (data, weights, held, x), n = arrays, arrays[0].y.shape[0]
+    (first, wrapper), dtype = machine_of(stack.first), accum_dtype(data.x)
+    kernel, loss = (precomputed() if is_matrix else first.kernel), fields_of(first.loss)
+    data = data._replace(x=first.kernel(x, x).astype(dtype)) if is_matrix else data
+
+    def one_problem(y: Array, weight: Array, held: Array, skip: Array) -> tuple[Array, ...]:
+        order = jnp.argsort(weight <= 0, stable=True)[:size]
+        rows = jnp.where(weight[order] > 0, order, -1)
+        part = data._replace(y=y, weight=weight)
+        train, test = take(part, rows), take(part, held)
+        if is_matrix:
+            train, test = (each._replace(x=each.x[:, order]) for each in (train, test))
+        signs = train.y.astype(dtype)
+
+        def one_cell(before: tuple, cell: tuple) -> tuple[tuple, tuple[Array, ...]]:
+            own, skip = cell
+
+            def make_fit() -> tuple[tuple, tuple[Array, ...]]:
+                coef, best, C = before
+                machine = machine_of(stack.solver(own))[0]
+                # a little more than the ratio of the C, as the start is clipped to its bounds
+                start = coef * jnp.minimum(best, machine.C / C * (1 + 4 * jnp.finfo(dtype).eps))
+                start = start * signs if loss.labels else start
+                with skip_validation():
+                    bound = machine.bind(kernel=kernel, start=start)
+                end: Any = run(bound, train, key, tol)
+                coef, state = end.model.coef, end.state.solver.dual
+                dual = dual_of(machine.C, loss, state, jnp.zeros_like(signs), signs)
+                gap, primal = relative_gap(dual, signs, machine.C * state.weight, loss, first.bias)
+                is_free = ~functools.reduce(jnp.logical_or, at_bound(coef, dual.bounds))
+                # the best multiple of the coefficients, max_s D(s coef)
+                l1 = 0 if dual.bounds.l1 is None else dual.bounds.l1
+                square = jnp.dot(coef, signs - dual.grad)
+                linear = jnp.dot(coef, signs) - jnp.sum(l1 * jnp.abs(coef))
+                best = jnp.where(square > 0, linear / jnp.where(square > 0, square, 1), 1)
+                found = coef, end.model.b, jnp.any(is_free), gap * primal, primal
+                return (coef, best, machine.C), found
+
+            zero = jnp.zeros((), dtype)
+            none = jnp.zeros_like(before[0]), zero, jnp.zeros((), bool), zero, zero
+            return lax.cond(skip, lambda: (before, none), make_fit)
+
+        start = jnp.zeros(rows.shape, dtype), jnp.zeros((), dtype), jnp.ones((), dtype)
+        coefs, b, *rest = lax.scan(one_cell, start, (stack.own, skip))[1]
+        values = (matvec(kernel, test.x, train.x, coefs.T) + b[None]).T
+        place = jnp.where(rows < 0, n, rows)
+        return values, jnp.zeros((len(b), n), dtype).at[:, place].set(coefs, mode="drop"), *rest
+
+    cells = len(stack.own[0]) if stack.own else 1
+    no_skip, targets = jnp.zeros(cells, bool), problems_of(wrapper, data.y, weights[0])[0]
+    whole: Any = None
+    if held.shape[1] == 1:  # a row without a coefficient needs no fit, unless b may change
+        everything = problems_of(wrapper, data.y, jnp.max(weights, axis=0))
+        index = jnp.arange(n, dtype=jnp.int32)
+        whole = lax.map(lambda p: one_problem(*p, index, no_skip), everything)
+
+    def one_fold(fold: tuple[Array, Array]) -> tuple[Array, ...]:
+        weight, held = fold
+        problems = *problems_of(wrapper, data.y, weight), jnp.arange(len(targets))
+
+        def of_problem(problem: tuple) -> tuple[Array, ...]:
+            y, weight, p = problem
+            if whole is None:
+                return one_problem(y, weight, held, no_skip)
+            old = [part[p] for part in whole]
+            skip = (old[1][:, held[0]] == 0) & old[2]
+            old[0] = old[0][:, held]
+            pick = lambda a, b: jnp.where(skip.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+            return tuple(map(pick, old, one_problem(y, weight, held, skip)))
+
+        values, coef, _, gap, primal = lax.map(of_problem, problems)  # (P, cells, ...)
+        total = primal.sum(axis=0)
+        numbers = {"support": (coef != 0).sum(axis=(0, 2)), "primal": total}
+        numbers["gap"] = gap.sum(axis=0) / jnp.where(total > 0, total, jnp.inf)
+        joined = jnp.moveaxis(values, 0, -1)  # (cells, m, P)
+        if wrapper is None:
+            return joined[..., 0], numbers
+        if wrapper.spec[0] is one_vs_one:
+            joined = jax.vmap(lambda values: votes(values, wrapper.classes))(joined)
+        return joined, numbers
+
+    found = lax.map(one_fold, (weights, held))
+    return jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), found)
+
+
+def certificate_of(solver: Any, data: Batch, model: Any) -> Certificate | None:
+    """The certificate of a model on its rows, in float64; None: of no exact machine."""
+    machine, wrapper = machine_of(solver)
+    if machine is None:
+        return None
+    model = getattr(model, "inner", model)
+    with jax.enable_x64(True):
+        data, machine = cast((data, machine), jnp.float64)
+        index, sums = jnp.arange(data.y.shape[0], dtype=jnp.int32), np.zeros(2)
+        ends = cast((jnp.atleast_2d(model.coef), jnp.atleast_1d(model.b)), jnp.float64)
+        for y, weight, *parts in zip(
+            *problems_of(wrapper, data.y, data.weight), *ends, strict=True
+        ):
+            expansion = Expansion(machine.kernel, data.x, *parts, index, machine.bias)
+            C, rows = machine.C * jnp.sum(weight), data._replace(y=y, weight=weight)
+            proof = certificate_on_support(expansion, rows, 1 / C, machine.loss, machine.bias)
+            sums += np.array([C * proof.primal, C * proof.gap])
+    return Certificate(sums[0], sums[0] - sums[1], sums[1], True)
