@@ -92,16 +92,17 @@ def run_fits(part: GridJob) -> None:
         room = MEMORY if part.memory is None else part.memory
         fits = len(grid.fold) ** 2 * data.y.dtype.itemsize <= room
         most = most_rows(machine_of(first)[1], data.y, train)
-        run = functools.partial(run_machine, steps=grid.steps)
+        run = runner(grid.steps)
         program = functools.partial(fit_paths, run=run, size=most, is_matrix=fits)
     elif lines and part.memory is not None:
         width = _width(grid, lines[0], rows, part.memory)
         lines = [line[i : i + width] for line in lines for i in range(0, len(line), width)]
 
     def work(cells: list[tuple[int, ...]]) -> None:
-        began, own, kernel = time.perf_counter(), rows, machine_of(grid.solver(cells[0]))[0]
-        if kernel is not None:  # on the host, as the values of rows decide
-            own = (*rows, kernel.kernel.layout(row_weights(data)).x)
+        began, own, machine = time.perf_counter(), rows, machine_of(grid.solver(cells[0]))[0]
+        if machine is not None:  # on the host, as the values of rows decide
+            left_out = ~part.wanted[tuple(np.transpose(cells))]
+            own = (*rows, machine.kernel.layout(row_weights(data)).x, left_out)
         found = program(Stack.of(grid, cells), own, jax.random.clone(grid.key), grid.tol)
         values, numbers = jax.tree.map(np.asarray, jax.block_until_ready(found))
         seconds = (time.perf_counter() - began) / (len(cells) * len(folds))
@@ -119,9 +120,12 @@ def run_fits(part: GridJob) -> None:
     run_jobs(work, lines[1:], threads, part.limits)
 
 
-def run_machine(machine: Any, data: Batch, key: Array, tol: Any, steps: int | None) -> Any:
-    """A fit of an exact machine on a part of the rows."""
-    return fit(machine, data, key, steps=steps_of(machine, steps, data), tol=tol)
+@functools.cache
+def runner(steps: int | None) -> Any:
+    """The function that makes a fit of an exact machine on a part of the rows."""
+    return lambda machine, data, key, tol: fit(
+        machine, data, key, steps=steps_of(machine, steps, data), tol=tol
+    )
 
 
 def _width(grid: Grid, line: list, rows: tuple, memory: float) -> int:

@@ -67,7 +67,7 @@ def problems_of(wrapper: Any, y: Any, weight: Any) -> tuple[Any, Any]:
 
 
 def most_rows(wrapper: Any, y: Array, weights: np.ndarray) -> int:
-    """The rows of positive weight of the largest problem of all folds, padded; weights (folds, n)."""
+    """The most rows of a problem, padded, for these weights (folds, n)."""
     most = max(int((problems_of(wrapper, y, w)[1] > 0).sum(axis=1).max()) for w in weights)
     return min(weights.shape[1], -(-most // ROW_STEP) * ROW_STEP)
 
@@ -80,14 +80,15 @@ def fit_paths(
 
     Args:
         stack: the solvers of the cells: `first`, and `solver(own)` of the leaves `own` of one.
-        arrays: the data, weights (folds, n), rows held out (folds, m), and rows as laid out.
+        arrays: the data, weights (folds, n), rows held out (folds, m), rows as laid out, and
+            whether each cell is left out (cells,).
         key: of all fits.
         tol: of all fits, or None.
         run: (machine, data, key, tol) -> `Fit`; structure, as are the others.
         size: the most rows of a problem.
         is_matrix: whether the kernel matrix of all rows is worked out.
     """
-    (data, weights, held, x), n = arrays, arrays[0].y.shape[0]
+    (data, weights, held, x, left_out), n = arrays, arrays[0].y.shape[0]
     (first, wrapper), dtype = machine_of(stack.first), accum_dtype(data.x)
     kernel, loss = (precomputed() if is_matrix else first.kernel), fields_of(first.loss)
     data = data._replace(x=first.kernel(x, x).astype(dtype)) if is_matrix else data
@@ -135,27 +136,26 @@ def fit_paths(
         place = jnp.where(rows < 0, n, rows)
         return values, jnp.zeros((len(b), n), dtype).at[:, place].set(coefs, mode="drop"), *rest
 
-    cells = len(stack.own[0]) if stack.own else 1
-    no_skip, targets = jnp.zeros(cells, bool), problems_of(wrapper, data.y, weights[0])[0]
+    targets = problems_of(wrapper, data.y, weights[0])[0]
     whole: Any = None
     if held.shape[1] == 1:  # a row without a coefficient needs no fit, unless b may change
         everything = problems_of(wrapper, data.y, jnp.max(weights, axis=0))
         index = jnp.arange(n, dtype=jnp.int32)
-        whole = lax.map(lambda p: one_problem(*p, index, no_skip), everything)
+        whole = lax.map(lambda p: one_problem(p[0], p[1], index, left_out), everything)
 
-    def one_fold(fold: tuple[Array, Array]) -> tuple[Array, ...]:
+    def one_fold(fold: tuple[Array, Array]) -> tuple[Array, dict]:
         weight, held = fold
         problems = *problems_of(wrapper, data.y, weight), jnp.arange(len(targets))
 
         def of_problem(problem: tuple) -> tuple[Array, ...]:
             y, weight, p = problem
             if whole is None:
-                return one_problem(y, weight, held, no_skip)
+                return one_problem(y, weight, held, left_out)
             old = [part[p] for part in whole]
             skip = (old[1][:, held[0]] == 0) & old[2]
             old[0] = old[0][:, held]
             pick = lambda a, b: jnp.where(skip.reshape(-1, *[1] * (a.ndim - 1)), a, b)
-            return tuple(map(pick, old, one_problem(y, weight, held, skip)))
+            return tuple(map(pick, old, one_problem(y, weight, held, skip | left_out)))
 
         values, coef, _, gap, primal = lax.map(of_problem, problems)  # (P, cells, ...)
         total = primal.sum(axis=0)
@@ -182,10 +182,9 @@ def certificate_of(solver: Any, data: Batch, model: Any) -> Certificate | None:
         data, machine = cast((data, machine), jnp.float64)
         index, sums = jnp.arange(data.y.shape[0], dtype=jnp.int32), np.zeros(2)
         ends = cast((jnp.atleast_2d(model.coef), jnp.atleast_1d(model.b)), jnp.float64)
-        for y, weight, *parts in zip(
-            *problems_of(wrapper, data.y, data.weight), *ends, strict=True
-        ):
-            expansion = Expansion(machine.kernel, data.x, *parts, index, machine.bias)
+        problems = *problems_of(wrapper, data.y, data.weight), *ends
+        for y, weight, coef, b in zip(*problems, strict=True):
+            expansion = Expansion(machine.kernel, data.x, coef, b, index, machine.bias)
             C, rows = machine.C * jnp.sum(weight), data._replace(y=y, weight=weight)
             proof = certificate_on_support(expansion, rows, 1 / C, machine.loss, machine.bias)
             sums += np.array([C * proof.primal, C * proof.gap])
