@@ -57,9 +57,9 @@ def select(
     feature map depends.
 
     Fits of exact kernel machines (`decomposition`) run along the first axis, each from the solution
-    before. Several folds run at once. The table then holds a certified gap of each fit, worked out
-    in float64. Fits of other solvers are programs over all folds and all numbers of the first
-    axis. Along it, fits of `newton` start from the solution before.
+    before, and the fits of all numbers of the first axis are one program. The table then holds the
+    duality gap of each fit. Fits of other solvers are programs over all folds and all numbers of
+    the first axis. Along it, fits of `newton` start from the solution before.
 
     Args:
         maker: (one number of each axis by name) -> solver.
@@ -88,9 +88,9 @@ def select(
         tol: of the fits, as of `fit`; None: the solver's.
         steps: of the fits, as of `fit`; None: ten passes, or until an exact solver's tolerance. Ten
             passes of dual ascent may be too few for a large C.
-        memory: bytes of what fits share, > 0; None: 2 GiB. A kernel matrix of 12 bytes a number
-            that does not fit is replaced by a cache of its rows in each fit. For other solvers the
-            bound of the temporaries of a program, as of `sweep`.
+        memory: bytes of what fits share, > 0; None: 2 GiB. A kernel matrix that does not fit is
+            replaced by a cache of its rows in each fit. For other solvers the bound of the
+            temporaries of a program, as of `sweep`.
         threads: fits at the same time; None: the number of processors.
         seconds: start no other fit after this time. Cells that were not completed are nan; if there
             is no other, a ValueError says so.

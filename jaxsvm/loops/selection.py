@@ -41,9 +41,9 @@ class Scores:
     """
 
     folds: np.ndarray  # (k_1, ..., k_a, folds)  the score of each fold
-    # (k_1, ..., folds)  relative duality gap (P - D) / P, from float64; nan: no certificate
+    # (k_1, ..., folds)  relative duality gap (P - D) / P of the run; nan: not known
     gap: np.ndarray
-    # (k_1, ..., folds)  objective 1/2 |w|^2 + C sum_i weight_i loss_i; nan: no certificate
+    # (k_1, ..., folds)  objective 1/2 |w|^2 + C sum_i weight_i loss_i; nan: not known
     primal: np.ndarray
     support: np.ndarray  # (k_1, ..., folds)  int32, support vectors or nonzero coefficients
     seconds: np.ndarray  # (k_1, ..., folds)  an equal share each for runs that were one program
