@@ -16,8 +16,8 @@ from ..numerics import accum_dtype, depends_on
 from ..objectives import decision_values
 from ..recipe import fields_of, skip_validation, unwrap_static
 from ..samplers import uniform
-from ..solvers.exact.path import fit_paths, machine_of, most_rows
 from ..types import Array, Batch, SparseRows, row_weights, take
+from ..wrappers.paths import fit_paths, machine_of, most_rows
 from .fitting import MANY_ROWS, MEMORY, Inputs, begin, fit, has_no_map, rows_that_fit
 from .grid_runs import Grid, GridJob, held_rows
 from .old import Old, as_argument

@@ -14,8 +14,8 @@ from ..flags import despite_flags
 from ..models import classes_of
 from ..numerics import is_traced
 from ..recipe import check_positive, fields_of
-from ..solvers.exact.path import certificate_of
 from ..types import Array, Batch
+from ..wrappers.paths import certificate_of
 from .checks import check_limit, whole_number
 from .fits import refit, run_fits
 from .grid_runs import Grid, GridJob

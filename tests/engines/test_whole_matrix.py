@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.svm import SVC, SVR
 
@@ -173,36 +172,6 @@ def problems(number, n):
     random = np.random.default_rng(2)
     x = random.normal(size=(number, n, 3)).astype(np.float32)
     return x, np.where(x[..., 0] + 0.5 * random.normal(size=(number, n)) > 0, 1, -1)
-
-
-@pytest.mark.parametrize("make", [
-    lambda C: jaxsvm.decomposition(C, kernels.rbf(gamma=0.3)),
-    lambda C: jaxsvm.decomposition(C, kernels.linear()),
-    lambda C: jaxsvm.decomposition(C, kernels.rbf(gamma=0.3), bias="none", stop="gap"),
-    lambda C: jaxsvm.decomposition(C, kernels.rbf(gamma=0.3), loss=losses.squared_hinge),
-    lambda C: jaxsvm.nu_svc(0.3 / C, kernels.rbf(gamma=0.3)),
-    lambda C: jaxsvm.one_class(0.3 / C, kernels.rbf(gamma=0.3)),
-], ids=["rbf", "linear", "none", "l2", "nu_svc", "one_class"])  # fmt: skip
-@pytest.mark.parametrize("lanes", [1, 3, 100])
-def test_problems_at_once_are_those_in_turns(make, lanes, monkeypatch, x64):
-    """With more problems than lanes, so that lanes are used again."""
-    monkeypatch.setattr(whole_matrix, "LANES", 20 * lanes)
-    whole_matrix.make_solver.cache_clear()
-    x, y = problems(7, 20)
-    x = x.astype(float)
-    Cs = jnp.array([0.1, 1.0, 100.0, 1.0, 3.0, 1.0, 0.5])
-
-    def coef(x, y, C):
-        data = jaxsvm.dataset(x, y)
-        return jaxsvm.fit(make(C), data, KEY, steps=1, tol=1e-9).model.coef
-
-    def in_turns(*args):
-        return jax.jit(lambda *args: lax.map(lambda one: coef(*one), args))(*args)
-
-    for args in ((x, y, jnp.ones(7)), (x, y, 1 + Cs / 100)):
-        together = jax.jit(jax.vmap(coef))(*args)
-        np.testing.assert_allclose(together, in_turns(*args), atol=1e-6)
-    whole_matrix.make_solver.cache_clear()
 
 
 def test_all_ways_to_map_over_problems():

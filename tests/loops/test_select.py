@@ -714,7 +714,11 @@ def test_time_that_suffices_for_no_cell_is_told():
     with pytest.raises(
         ValueError, match="no cell was completed within 0 seconds: give more of them"
     ):
-        select(machine, DATA, KEY, C=CS, gamma=GAMMAS, folds=3, seconds=0, progress=False)
+        options = {"folds": 5, "seconds": 0, "progress": False, "search": "race"}
+        select(machine, DATA, KEY, C=CS, gamma=GAMMAS, **options)
+    found = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, folds=3, seconds=0, progress=False)
+    assert found.status.startswith("out of time: ")
+    assert np.isfinite(found.table.mean).sum() == len(CS)  # those of one program
 
 
 def test_a_file_of_another_version_is_told(tmp_path):

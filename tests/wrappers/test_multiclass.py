@@ -12,9 +12,9 @@ from sklearn.svm import SVC, LinearSVC
 
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers
-from jaxsvm.solvers.exact.path import problems_of
 from jaxsvm.models import Classifier, Expansion, Linear, Mapped
 from jaxsvm.wrappers import OneVsOne, OneVsRest, one_vs_one, one_vs_rest
+from jaxsvm.wrappers.paths import problems_of
 
 N, K = 48, 3
 KEY = jax.random.key(0)

@@ -15,21 +15,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...engines.dual_qp import dual_of, relative_gap
-from ...implicit import at_bound
-from ...kernels import matvec, precomputed
-from ...models import Expansion
-from ...models.multiclass import votes
-from ...numerics import accum_dtype
-from ...objectives.certificates import certificate_on_support
-from ...recipe import Recipe, cast, fields_of, skip_validation, unwrap_static
-from ...types import Array, Batch, Certificate, take
-from ...wrappers import multi_output, one_vs_one, one_vs_rest
-from .decomposition import decomposition
+from ..engines.dual_qp import dual_of, relative_gap
+from ..implicit import at_bound
+from ..kernels import matvec, precomputed
+from ..models import Expansion
+from ..models.multiclass import votes
+from ..numerics import accum_dtype
+from ..objectives.certificates import certificate_on_support
+from ..recipe import Recipe, cast, fields_of, skip_validation, unwrap_static
+from ..types import Array, Batch, Certificate, take
+from .multiclass import one_vs_one, one_vs_rest
+from .outputs import multi_output
 
 ROW_STEP = 64  # the rows of a problem are padded to a multiple of this
 MOST_CLASSES = 20  # of pairs whose coefficients at all rows are held at the same time
 WRAPPERS = one_vs_one, one_vs_rest, multi_output
+# of factories of machines whose update goes on from `start` to the optimum that C, kernel, loss and
+# bias define; their states have the field `dual`
+ARGUMENTS = {"C", "kernel", "loss", "bias", "start", "stop"}
 
 
 def machine_of(solver: Any) -> tuple[Any, Any]:
@@ -40,7 +43,7 @@ def machine_of(solver: Any) -> tuple[Any, Any]:
     solver, wrapper = unwrap_static(solver), None
     while isinstance(solver, Recipe):
         factory: Any = solver.spec[0]
-        if factory is decomposition:
+        if factory.rules.keys() >= ARGUMENTS:
             return solver, wrapper
         if factory is one_vs_one and solver.arguments()["classes"] > MOST_CLASSES:
             break
