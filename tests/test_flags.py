@@ -79,7 +79,6 @@ FLAGS = {
     "check_tracer_leaks": ("jax_check_tracer_leaks", True),
     "debug_nans": ("jax_debug_nans", True),
     "debug_key_reuse": ("jax_debug_key_reuse", True),
-    "transfer_guard": ("jax_transfer_guard", "disallow"),
     "threefry_partitionable": ("jax_threefry_partitionable", False),
     "matmul_precision": ("jax_default_matmul_precision", "highest"),
     "rbg": ("jax_default_prng_impl", "rbg"),
