@@ -169,8 +169,8 @@ def select(
         bar.close()
         file.write(now=True)
     scorer.fill(part)
-    numbers_of_fits = (arrays[name] for name in ("score", "gap", "primal", "support", "seconds"))
-    table = Scores(*numbers_of_fits, tuple(numbers.values()), tuple(numbers))
+    fields: Any = {name: arrays[name] for name in ("gap", "primal", "support", "seconds")}
+    table = Scores(arrays["score"], **fields, numbers=(*numbers.values(),), names=(*numbers,))
     n_scores, n_fits, total = np.isfinite(table.mean).sum(), results.count, table.folds.size
     if limits.out_of_time and not n_scores:
         raise ValueError(
