@@ -17,7 +17,7 @@ from ..objectives import decision_values
 from ..recipe import fields_of, skip_validation, unwrap_static
 from ..samplers import uniform
 from ..types import Array, Batch, SparseRows, row_weights, take
-from ..wrappers.paths import fit_paths, machine_of, most_rows
+from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
 from .fitting import MANY_ROWS, MEMORY, Inputs, begin, fit, has_no_map, rows_that_fit
 from .grid_runs import Grid, GridJob, held_rows
 from .old import Old, as_argument
@@ -101,8 +101,8 @@ def run_fits(part: GridJob) -> None:
     def work(cells: list[tuple[int, ...]]) -> None:
         began, own, machine = time.perf_counter(), rows, machine_of(grid.solver(cells[0]))[0]
         if machine is not None:  # on the host, as the values of rows decide
-            left_out = ~part.wanted[tuple(np.transpose(cells))]
-            own = (*rows, machine.kernel.layout(row_weights(data)).x, left_out)
+            how = np.where(part.wanted[tuple(np.transpose(cells))], WARM, SKIPPED)
+            own = (*rows, machine.kernel.layout(row_weights(data)).x, how)
         found = program(Stack.of(grid, cells), own, jax.random.clone(grid.key), grid.tol)
         values, numbers = jax.tree.map(np.asarray, jax.block_until_ready(found))
         seconds = (time.perf_counter() - began) / (len(cells) * len(folds))

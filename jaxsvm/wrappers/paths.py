@@ -27,6 +27,7 @@ from ..types import Array, Batch, Certificate, take
 from .multiclass import one_vs_one, one_vs_rest
 from .outputs import multi_output
 
+SKIPPED, WARM, COLD = range(3)  # how a fit starts: not, from the one before, from zeros
 ROW_STEP = 64  # the rows of a problem are padded to a multiple of this
 MOST_CLASSES = 20  # of pairs whose coefficients at all rows are held at the same time
 WRAPPERS = one_vs_one, one_vs_rest, multi_output
@@ -62,11 +63,15 @@ def problems_of(wrapper: Any, y: Any, weight: Any) -> tuple[Any, Any]:
     if wrapper is None or wrapper.spec[0] is multi_output:
         targets = jnp.atleast_2d(y.T)
         return targets, jnp.broadcast_to(weight.T, targets.shape)
-    every = np.arange(wrapper.classes)
-    one, other = (c[:, None] for c in np.triu_indices(len(every), 1))
-    first, second = (one, y == other) if wrapper.spec[0] is one_vs_one else (every[:, None], True)
-    targets = jnp.where(y == first, 1, -1).astype(y.dtype)
-    return targets, weight * ((y == first) | second)
+    every, y = np.arange(wrapper.classes), jnp.asarray(y)[None]
+    if wrapper.spec[0] is one_vs_rest:
+        is_first = y == jnp.asarray(every, y.dtype)[:, None]
+        is_part = jnp.ones_like(is_first)
+    else:
+        one, other = (jnp.asarray(c, y.dtype)[:, None] for c in np.triu_indices(len(every), 1))
+        is_first, is_part = y == one, (y == one) | (y == other)
+    weights = jnp.where(is_part, jnp.asarray(weight)[None], 0)
+    return jnp.where(is_first, 1, -1).astype(y.dtype), weights
 
 
 def most_rows(wrapper: Any, y: Array, weights: np.ndarray) -> int:
@@ -83,20 +88,20 @@ def fit_paths(
 
     Args:
         stack: the solvers of the cells: `first`, and `solver(own)` of the leaves `own` of one.
-        arrays: the data, weights (folds, n), rows held out (folds, m), rows as laid out, and
-            whether each cell is left out (cells,).
+        arrays: the data, weights (folds, n), rows held out (folds, m), rows as laid out, and how
+            each cell starts (cells,), `WARM` or `SKIPPED`.
         key: of all fits.
         tol: of all fits, or None.
         run: (machine, data, key, tol) -> `Fit`; structure, as are the others.
         size: the most rows of a problem.
         is_matrix: whether the kernel matrix of all rows is worked out.
     """
-    (data, weights, held, x, left_out), n = arrays, arrays[0].y.shape[0]
+    (data, weights, held, x, how), n = arrays, arrays[0].y.shape[0]
     (first, wrapper), dtype = machine_of(stack.first), accum_dtype(data.x)
     kernel, loss = (precomputed() if is_matrix else first.kernel), fields_of(first.loss)
     data = data._replace(x=first.kernel(x, x).astype(dtype)) if is_matrix else data
 
-    def one_problem(y: Array, weight: Array, held: Array, skip: Array) -> tuple[Array, ...]:
+    def one_problem(y: Array, weight: Array, held: Array, how: Array) -> tuple[Array, ...]:
         order = jnp.argsort(weight <= 0, stable=True)[:size]
         rows = jnp.where(weight[order] > 0, order, -1)
         part = data._replace(y=y, weight=weight)
@@ -106,14 +111,14 @@ def fit_paths(
         signs = train.y.astype(dtype)
 
         def one_cell(before: tuple, cell: tuple) -> tuple[tuple, tuple[Array, ...]]:
-            own, skip = cell
+            own, how = cell
 
             def make_fit() -> tuple[tuple, tuple[Array, ...]]:
                 coef, best, C = before
                 machine = machine_of(stack.solver(own))[0]
                 # a little more than the ratio of the C, as the start is clipped to its bounds
                 start = coef * jnp.minimum(best, machine.C / C * (1 + 4 * jnp.finfo(dtype).eps))
-                start = start * signs if loss.labels else start
+                start = jnp.where(how == COLD, 0, start * signs if loss.labels else start)
                 with skip_validation():
                     bound = machine.bind(kernel=kernel, start=start)
                 end: Any = run(bound, train, key, tol)
@@ -131,10 +136,10 @@ def fit_paths(
 
             zero = jnp.zeros((), dtype)
             none = jnp.zeros_like(before[0]), zero, jnp.zeros((), bool), zero, zero
-            return lax.cond(skip, lambda: (before, none), make_fit)
+            return lax.cond(how == SKIPPED, lambda: (before, none), make_fit)
 
         start = jnp.zeros(rows.shape, dtype), jnp.zeros((), dtype), jnp.ones((), dtype)
-        coefs, b, *rest = lax.scan(one_cell, start, (stack.own, skip))[1]
+        coefs, b, *rest = lax.scan(one_cell, start, (stack.own, how))[1]
         values = (matvec(kernel, test.x, train.x, coefs.T) + b[None]).T
         place = jnp.where(rows < 0, n, rows)
         return values, jnp.zeros((len(b), n), dtype).at[:, place].set(coefs, mode="drop"), *rest
@@ -144,7 +149,7 @@ def fit_paths(
     if held.shape[1] == 1:  # a row without a coefficient needs no fit, unless b may change
         everything = problems_of(wrapper, data.y, jnp.max(weights, axis=0))
         index = jnp.arange(n, dtype=jnp.int32)
-        whole = lax.map(lambda p: one_problem(p[0], p[1], index, left_out), everything)
+        whole = lax.map(lambda p: one_problem(p[0], p[1], index, how), everything)
 
     def one_fold(fold: tuple[Array, Array]) -> tuple[Array, dict]:
         weight, held = fold
@@ -153,12 +158,15 @@ def fit_paths(
         def of_problem(problem: tuple) -> tuple[Array, ...]:
             y, weight, p = problem
             if whole is None:
-                return one_problem(y, weight, held, left_out)
+                return one_problem(y, weight, held, how)
             old = [part[p] for part in whole]
-            skip = (old[1][:, held[0]] == 0) & old[2]
+            is_zero, is_free = old[1][:, held[0]] == 0, old[2]
+            own = jnp.where(is_zero, jnp.where(is_free, SKIPPED, COLD), how)
             old[0] = old[0][:, held]
-            pick = lambda a, b: jnp.where(skip.reshape(-1, *[1] * (a.ndim - 1)), a, b)
-            return tuple(map(pick, old, one_problem(y, weight, held, skip | left_out)))
+            pick = lambda a, b: jnp.where(
+                jnp.reshape(own == SKIPPED, (-1, *[1] * (a.ndim - 1))), a, b
+            )
+            return tuple(map(pick, old, one_problem(y, weight, held, jnp.minimum(own, how * COLD))))
 
         values, coef, _, gap, primal = lax.map(of_problem, problems)  # (P, cells, ...)
         total = primal.sum(axis=0)
