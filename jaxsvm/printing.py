@@ -1,10 +1,7 @@
-"""What results say of themselves, in three lines, and as HTML with the curve in notebooks."""
+"""What results say of themselves, in three lines."""
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 from typing import Any
 
 import numpy as np
@@ -83,28 +80,3 @@ def of_selection(found: Any) -> str:
     if found.certificate is not None:
         lines.append(repr(found.certificate).splitlines()[0])
     return "\n".join(lines)
-
-
-def as_html(text: str, picture: str = "") -> str:
-    """The text in a notebook, with a picture beside it."""
-    return f"<pre>{html.escape(text)}</pre>{picture}"
-
-
-def curve_picture(result: Any) -> str:
-    """The loss of a run against steps, as a small picture; empty without matplotlib or a curve."""
-    steps, loss = np.asarray(result.info.step), np.asarray(result.info.loss)
-    if steps.ndim != 1 or steps.size < 2 or not np.isfinite(loss).any():
-        return ""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return ""
-    figure = Figure(figsize=(3.2, 1.6), dpi=96, layout="constrained")  # of no window
-    axes = figure.subplots()
-    axes.plot(steps, loss, linewidth=1.5)
-    axes.set(xlabel="step", ylabel="mean loss")
-    axes.spines[["top", "right"]].set_visible(False)
-    file = io.BytesIO()
-    figure.savefig(file, format="png")
-    data = base64.b64encode(file.getvalue()).decode()
-    return f'<img alt="mean loss against steps" src="data:image/png;base64,{data}">'

@@ -185,9 +185,6 @@ class Batch(NamedTuple):
     def __repr__(self) -> str:
         return printing.of_batch(self) if has_values(self) else "Batch of rows without values"
 
-    def _repr_html_(self) -> str:
-        return printing.as_html(repr(self))
-
     def __check__(self) -> None:
         front = shape_of(self.x)[:-1]
         if not front:
@@ -438,9 +435,6 @@ class Certificate(NamedTuple):
     def __repr__(self) -> str:
         return printing.of_certificate(self) if has_values(self) else "Certificate without values"
 
-    def _repr_html_(self) -> str:
-        return printing.as_html(repr(self))
-
 
 class RunState(NamedTuple):
     """The state that `fit` resumes from."""
@@ -501,9 +495,6 @@ class Fit(NamedTuple):
         if not has_values(self):
             return f"Fit of {type(self.model).__name__}, without values"
         return printing.of_fit(self)
-
-    def _repr_html_(self) -> str:
-        return printing.as_html(repr(self), printing.curve_picture(self))
 
     def predict(self, x: Any) -> Any:
         """The predicted class of each row, by its name; of real targets the values of the model.

@@ -159,9 +159,6 @@ class Selection:
     def __repr__(self) -> str:
         return printing.of_selection(self)
 
-    def _repr_html_(self) -> str:
-        return printing.as_html(repr(self))
-
     def predict(self, x: Any) -> Any:
         """As `Fit.predict`, by the model of the choice."""
         return self.classes.predict(self.model, x)
