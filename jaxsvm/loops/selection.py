@@ -172,7 +172,7 @@ class Selection:
         """Class probabilities of `model`, fitted to its decision values out of fold: no refit.
 
         Args:
-            method: "sigmoid", "isotonic" or "temperature", as of `jaxsvm.calibrate`.
+            method: "sigmoid" or "isotonic", as of `jaxsvm.calibrate`.
             coupling: "rest" or "pairs", as of `jaxsvm.calibrate`; values of pairs are differences
                 of those of classes.
 
