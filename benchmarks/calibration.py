@@ -37,7 +37,6 @@ def rows(name: str) -> tuple[np.ndarray, np.ndarray]:
         x, y = common.load(name)
     order = random.permutation(len(y))[:MOST_ROWS]
     x, y = StandardScaler().fit_transform(x[order]).astype(np.float32), y[order]
-    # scikit-learn's temperature needs class numbers; of labels -1 and +1 its probabilities are one half
     return x, y if name == "diabetes" else np.unique(y, return_inverse=True)[1]
 
 
@@ -82,7 +81,7 @@ def probabilities() -> None:
             machine = sklearn.svm.LinearSVC(C=search.C_, max_iter=10_000)
             if kind == "SVC":
                 machine = sklearn.svm.SVC(C=search.C_, gamma=search.gamma_)
-            for method in ("sigmoid", "isotonic", "temperature"):
+            for method in ("sigmoid", "isotonic"):
                 made, found = {}, {}
                 theirs = CalibratedClassifierCV(machine, method=method, ensemble=False, cv=folds)
                 selection, fit = search.selection_, functools.partial(theirs.fit, *train)

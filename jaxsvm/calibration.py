@@ -18,10 +18,9 @@ from .objectives.evaluate import in_float64
 from .recipe import check_choice, static, struct
 from .types import Array, Batch, check_weights
 
-METHODS = ("sigmoid", "isotonic", "temperature")
+METHODS = ("sigmoid", "isotonic")
 COUPLINGS = ("rest", "pairs")
 LEAST = 1e-7  # probability of one of two classes, before pairs are coupled
-WIDEST = 10.0  # largest |log| of a temperature, in units of the largest value
 
 
 @struct
@@ -46,17 +45,6 @@ class Isotonic:
     def __call__(self, score: Array) -> Array:
         """(n,) -> (n,)."""
         return jnp.interp(score, self.score, self.value)
-
-
-@struct
-class Temperature:
-    """softmax(scale f) of values f (n, k); of two classes f is (-score, score)/2."""
-
-    scale: Array  # ()
-
-    def __call__(self, values: Array) -> Array:
-        """(n, k) -> (n, k)."""
-        return jax.nn.softmax(self.scale * values, axis=1)
 
 
 def _logistic(point: Array, rows: tuple[Array, ...]) -> Array:
@@ -205,52 +193,6 @@ def _pools(total: Array, weight: Array) -> Array:
     return jnp.cumsum(is_first) - 1
 
 
-def fit_temperature(values: Array, place: Array, weight: Array) -> Temperature:
-    """The scale of the softmax of the largest likelihood, by bisection on its logarithm.
-
-        minimise  sum_i weight_i (log sum_c exp(scale f_ic) - scale f_iy),  scale > 0
-
-    The scale is within a factor of exp(10) of one over the largest |f|. Its derivatives are those
-    of the minimiser.
-
-    Args:
-        values: (n, k) decision values f.
-        place: (n,) numbers of the classes.
-        weight: (n,) weights, >= 0.
-
-    Reference: C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, On calibration of modern neural
-        networks, ICML 2017, section 4.2.
-    """
-    tiny = jnp.finfo(values.dtype).tiny
-    used = jnp.where((weight > 0)[:, None], values, 0)
-    unit = lax.stop_gradient(jnp.maximum(jnp.max(jnp.abs(used)), tiny))
-    rows = used / unit, weight / jnp.maximum(jnp.sum(weight), tiny)
-
-    def slopes(scale, rows):
-        """The first and the second derivative of the mean loss in the scale."""
-        f, share = rows
-        p = jax.nn.softmax(scale * f, axis=1)
-        mean = jnp.sum(p * f, axis=1)
-        own = jnp.take_along_axis(f, place[:, None], axis=1)[:, 0]
-        second = jnp.sum(p * (f - mean[:, None]) ** 2, axis=1)
-        return jnp.sum(share * (mean - own)), jnp.sum(share * second)
-
-    frozen = lax.stop_gradient(rows)
-
-    def halve(_, ends):
-        low, high = ends
-        middle = (low + high) / 2
-        rises = slopes(jnp.exp(middle), frozen)[0] > 0
-        return jnp.where(rises, low, middle), jnp.where(rises, middle, high)
-
-    end = jnp.full((), WIDEST, values.dtype)
-    scale = jnp.exp(sum(lax.fori_loop(0, 60, halve, (-end, end))) / 2)
-    first, second = slopes(scale, rows)
-    is_inside = (jnp.abs(jnp.log(scale)) < WIDEST - 1e-3) & (second > tiny)
-    step = first / lax.stop_gradient(jnp.where(is_inside, second, 1))
-    return Temperature(jnp.where(is_inside, scale - step, scale) / unit)
-
-
 def couple(pairs: Any, k: int, xp: Any = jnp) -> Any:
     """Class probabilities (n, k) from those of the first class of each pair, (n, k(k-1)/2).
 
@@ -301,12 +243,9 @@ class Columns:
 
 def columns_of(values: Any, coupling: str) -> Any:
     """As `Columns`, of decision values (n,) of two classes or (n, k)."""
-    if values.ndim == 1 and coupling == "rest":
-        return values[:, None]
     if values.ndim == 1:
-        xp = np if isinstance(values, np.ndarray) else jnp
-        values = xp.stack([-values / 2, values / 2], axis=1)
-    if coupling != "pairs":
+        return values[:, None] if coupling == "rest" else -values[:, None]
+    if coupling == "rest":
         return values
     first, second = np.triu_indices(values.shape[1], 1)
     return values[:, first] - values[:, second]
@@ -321,7 +260,7 @@ def number_of_classes(columns: Any, coupling: str) -> int:
 def fit_curves(
     columns: Array, place: Array, weight: Array, method: str, coupling: str, k: int
 ) -> Any:
-    """The curves of all columns, stacked, or the `Temperature`.
+    """The curves of all columns, stacked.
 
     Args:
         columns: (n, m) of `Columns`.
@@ -331,8 +270,6 @@ def fit_curves(
         coupling: as of `Calibrated`.
         k: the number of classes.
     """
-    if method == "temperature":
-        return fit_temperature(columns, place, weight)
     weights = jnp.broadcast_to(weight[:, None], columns.shape)
     if coupling == "pairs":
         first, second = (jnp.asarray(a, place.dtype)[None] for a in np.triu_indices(k, 1))
@@ -347,8 +284,6 @@ def fit_curves(
 
 def probabilities(curve: Any, columns: Array, coupling: str, k: int) -> Array:
     """The probabilities of the k classes, (n, k)."""
-    if coupling == "softmax":
-        return curve(columns)
     p = jax.vmap(lambda curve, score: curve(score), (0, 1), 1)(curve, columns)
     if coupling == "pairs":
         return couple(jnp.clip(p, LEAST, 1 - LEAST), k)
@@ -364,7 +299,6 @@ class Calibrated(Named):
 
     `coupling` says how those of more than two classes come about. "rest": one curve for each class
     against the rest, divided by their sum. "pairs": one for each pair, coupled by `couple`.
-    "softmax": of the values times one scale.
 
     Example:
         >>> import jax, jaxsvm
@@ -378,7 +312,7 @@ class Calibrated(Named):
     """
 
     model: Any  # rows -> (n,) for two classes, (n, k) for k
-    curve: Any  # stacked `Sigmoid`s or `Isotonic`s of the columns, or a `Temperature`
+    curve: Any  # stacked `Sigmoid`s or `Isotonic`s of the columns
     coupling: str = static()
     classes: tuple = static()  # their names, in the order of the columns of probabilities
     columns: tuple = static(default=())  # the names of the columns of rows; (): not known
@@ -429,19 +363,18 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
     """Class probabilities of a model, fitted to rows that it was not trained on.
 
     "sigmoid" (Platt) has two numbers for each class, "isotonic" any ascending function, which needs
-    some 1,000 rows, "temperature" one number for all classes: softmax(scale f), of two classes with
-    f = (-score, score)/2. The most probable class need not be that of the largest value.
+    some 1,000 rows. The most probable class need not be that of the largest value.
 
     Args:
         model: (n, d) -> (n,) for two classes, (n, k) for k; a `Classifier`, such as
             `result.classifier`, keeps its names.
         data: rows of classes, labels or class numbers, on which the model was not trained: values
             of training rows are too far from 0. `Selection.calibrated` needs none.
-        method: "sigmoid", "isotonic" or "temperature". Structure.
+        method: "sigmoid" or "isotonic". Structure.
         coupling: of more than two classes, "rest": one curve for each class against the rest,
             divided by their sum; "pairs": one for each pair of classes, by the difference of their
             values, or by the pair's own of a `OneVsOne`, coupled as in LIBSVM. It has no effect on
-            two classes, nor on a temperature. Structure.
+            two classes. Structure.
 
     Returns:
         `Calibrated`: rows -> (n, k) probabilities, in the order of its `classes`. The fit is in
@@ -456,21 +389,14 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0]], [1, -1, 1, -1])
         >>> result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, jax.random.key(0))
-        >>> calibrate(result.model, data, method="temperature").predict_proba([[0.0]])
+        >>> calibrate(result.model, data).predict_proba([[0.0]])
         array([[0.5, 0.5]], dtype=float32)
 
     Reference: A. Niculescu-Mizil, R. Caruana, Predicting good probabilities with supervised
-        learning, ICML 2005; for "pairs" T.-F. Wu, C.-J. Lin, R. C. Weng, JMLR 5, 2004; for
-        "temperature" C. Guo and others, ICML 2017.
+        learning, ICML 2005; for "pairs" T.-F. Wu, C.-J. Lin, R. C. Weng, JMLR 5, 2004.
     """
-    coupling = check_method(method, coupling)
-    if not callable(model) or isinstance(model, type | Calibrated) or hasattr(model, "_fields"):
-        raise TypeError(
-            "model must be one of decision values, such as result.model or result.classifier, got "
-            f"{shown(model)}"
-        )
-    check_weights("data", data)
-    refuse_columns("calibrate", data)
+    check_method(method, coupling)
+    check_held_out("calibrate", model, data, Calibrated)
     names, inner, of_rows = None, model, ()
     if isinstance(model, Classifier):
         names, inner, of_rows = model.classes, model.inner, model.columns
@@ -488,8 +414,21 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
     return dataclasses.replace(made, columns=of_rows)
 
 
-def refuse_columns(caller: str, data: Batch) -> None:
-    """Raise for rows with several targets each."""
+def check_held_out(caller: str, model: Any, data: Batch, made: type) -> None:
+    """Raise unless it is a model of decision values, and rows with one target each.
+
+    Args:
+        caller: the name of the function.
+        model: the model.
+        data: the rows.
+        made: the class of what the function returns.
+    """
+    if not callable(model) or isinstance(model, type | made) or hasattr(model, "_fields"):
+        raise TypeError(
+            "model must be one of decision values, such as result.model or result.classifier, got "
+            f"{shown(model)}"
+        )
+    check_weights("data", data)
     if data.y.ndim > 1:
         raise ValueError(
             f"{caller} takes one target a row, and these rows have {data.y.shape[1]}: pass "
@@ -498,10 +437,10 @@ def refuse_columns(caller: str, data: Batch) -> None:
 
 
 def check_method(method: Any, coupling: Any) -> str:
-    """The coupling as of `Calibrated`; raise ValueError for a method or a coupling without name."""
+    """The coupling; raise ValueError for a method or a coupling without name."""
     check_choice("method", method, METHODS)
     check_choice("coupling", coupling, COUPLINGS)
-    return "softmax" if method == "temperature" else coupling
+    return coupling
 
 
 def calibrate_columns(
@@ -537,9 +476,7 @@ def calibrate_columns(
     return Calibrated(model, curve, coupling, tuple(names))
 
 
-@in_float64
-def _fit(columns: Array, place: Array, weight: Array, method: str, coupling: str, k: int) -> Any:
-    return fit_curves(columns, place, weight, method, coupling, k)
+_fit = in_float64(fit_curves)
 
 
 def crossfit(
@@ -555,25 +492,17 @@ def crossfit(
         method: one of `METHODS`.
         coupling: as of `Calibrated`.
     """
-    k, groups = number_of_classes(columns, coupling), int(np.max(group)) + 1
-    return _crossfit((columns, place, weight, group), (), (method, coupling, k, groups))
+    how = method, coupling, number_of_classes(columns, coupling)
+    return _crossfit(((columns, place, weight), group), (), (how, int(np.max(group)) + 1))
 
 
 @in_float64
-def _crossfit(
-    columns: Array,
-    place: Array,
-    weight: Array,
-    group: Array,
-    method: str,
-    coupling: str,
-    k: int,
-    groups: int,
-) -> Array:
+def _crossfit(rows: tuple, group: Array, how: tuple[str, str, int], groups: int) -> Array:
+    columns, place, weight = rows
+
     def without(number):
-        rest = jnp.where(group == number, 0, weight)
-        curve = fit_curves(columns, place, rest, method, coupling, k)
-        return probabilities(curve, columns, coupling, k)
+        curve = fit_curves(columns, place, jnp.where(group == number, 0, weight), *how)
+        return probabilities(curve, columns, *how[1:])
 
     numbers = jnp.arange(groups, dtype=group.dtype)
     of_groups = jax.vmap(without)(numbers)

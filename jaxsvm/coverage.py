@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .calibration import places_of, refuse_columns
-from .checks import shown
+from .calibration import check_held_out, places_of
 from .models import Classes, Classifier, Named, check_values, decision_values, names_of
 from .numerics import is_traced
 from .recipe import check_scalars, static, struct
-from .types import Array, Batch, check_weights
+from .types import Array, Batch
 
 HALVINGS = 60  # of the ends of intervals: below the rounding of float32 and near that of float64
 
@@ -60,7 +59,7 @@ class Conformal(Named):
 
     def of_values(self, values: Any) -> np.ndarray:
         """As a call, from the values of the models, (K, n) or (K, n, k), on the host."""
-        return np.asarray(_of_values(self, jnp.asarray(values)))
+        return np.asarray(self._of_values(jnp.asarray(values)))
 
     def predict(self, x: Any) -> Any:
         """As a call, on the host: of any rows, lists too, by few compiled programs."""
@@ -79,6 +78,7 @@ class Conformal(Named):
             for row in self.predict(x).tolist()
         ]
 
+    @jax.jit
     def _of_values(self, values: Array) -> Array:
         """As `of_values`, traced."""
         mass, n = jnp.sum(self.weights), jnp.sum(self.weights > 0)
@@ -112,11 +112,6 @@ class Conformal(Named):
             return jnp.where(mass >= goal, end, jnp.inf)
 
         return jnp.stack([-upper(-values), upper(values)], axis=1)
-
-
-@jax.jit
-def _of_values(made: Conformal, values: Array) -> Array:
-    return made._of_values(values)
 
 
 def class_scores(values: Array) -> Array:
@@ -164,13 +159,7 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
         inference for regression, JASA 113, 2018, algorithm 2.
     """
     check_alpha(alpha)
-    if not callable(model) or isinstance(model, type | Conformal) or hasattr(model, "_fields"):
-        raise TypeError(
-            "model must be one of decision values, such as result.model or result.classifier, got "
-            f"{shown(model)}"
-        )
-    check_weights("data", data)
-    refuse_columns("conformal", data)
+    check_held_out("conformal", model, data, Conformal)
     names: Any = getattr(model, "classes", None)  # of a `Classifier`, or of probabilities
     known: Any = names_of(model) or Classes()
     data = known.matched(data)

@@ -1,10 +1,7 @@
-"""What results say of themselves, in three lines, and as HTML with the curve in notebooks."""
+"""What results say of themselves, in three lines."""
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 from typing import Any
 
 import numpy as np
@@ -16,9 +13,9 @@ def of_fit(result: Any) -> str:
     loss, steps = np.asarray(result.info.loss), np.asarray(result.info.step)
     if steps.ndim == 1 and steps.size:
         # one update starts at a loss that says nothing of its end
-        seen = f"loss {loss[0]:.3g} to {loss[-1]:.3g} in " if steps.size > 1 else ""
-        rows = "1 row" if steps.size == 1 else f"{steps.size} rows"
-        lines.append(f"{seen}{rows} of the curve (.info); {result.evals:,} evaluations")
+        many = f"loss {loss[0]:.3g} to {loss[-1]:.3g} in {steps.size} rows"
+        rows = many if steps.size > 1 else "1 row"
+        lines.append(f"{rows} of the curve (.info); {result.evals:,} evaluations")
     return "\n".join(lines)
 
 
@@ -41,36 +38,23 @@ def of_batch(data: Any) -> str:
     shapes = [getattr(field, "shape", ()) for field in (data.x, data.y)]
     if len(shapes[0]) != 2 or len(shapes[1]) not in (1, 2) or data.y.dtype.kind not in "fiu":
         return f"Batch whose x is {type(data.x).__name__} and y {type(data.y).__name__}"
-    n, d = data.x.shape
+    (n, d), y = data.x.shape, np.asarray(data.y)
     kind = "sparse " if hasattr(data.x, "length") else ""
     text = f"Batch of {n:,} {kind}rows of {d:,} columns, {data.x.dtype}"
-    if data.y.ndim == 2 and hasattr(data.weight, "T"):
-        return f"{text}; {_of_columns(data)}"
-    values, counts = np.unique(np.asarray(data.y), return_counts=True)
+    if y.ndim == 2:
+        what = "labels" if hasattr(data.classes, "names") else "real targets"
+        return f"{text}; {y.shape[1]} {what} each"
+    values, counts = np.unique(y, return_counts=True)
     if not values.size:
         return text
+    if values.size > min(10, max(2, n // 2)):
+        return f"{text}; targets from {values[0]:g} to {values[-1]:g}"
     names = getattr(data.classes, "names", ())
     numbers = (-1, 1) if len(names) == 2 and not (values == 0).any() else range(len(names))
-    if tuple(names) != tuple(numbers) and values.size <= 10:
-        name_of = dict(zip(numbers, names, strict=True))
-        pairs = zip(values, counts, strict=True)
-        told = ", ".join(f"{name_of.get(v)} as {v:g} ({count:,})" for v, count in pairs)
-        return f"{text}; classes {told}"
-    if values.size <= min(10, max(2, n // 2)):
-        pairs = zip(values, counts, strict=True)
-        told = ", ".join(f"{value:g} ({count:,})" for value, count in pairs)
-        return f"{text}; targets {told}"
-    return f"{text}; targets from {values[0]:g} to {values[-1]:g}"
-
-
-def _of_columns(data: Any) -> str:
-    """The targets (n, k): how many, how many of them hold, and how many are missing."""
-    y, weight = np.asarray(data.y), np.asarray(data.weight)
-    known = np.broadcast_to(weight.T > 0, y.T.shape).T
-    missing = f", {1 - known.mean():.2g} of them missing" if not known.all() else ""
-    if not hasattr(data.classes, "names"):
-        return f"{y.shape[1]} real targets each{missing}"
-    return f"{y.shape[1]} labels, {((y > 0) & known).sum() / len(y):.3g} a row{missing}"
+    named = {} if tuple(names) == tuple(numbers) else dict(zip(numbers, names, strict=True))
+    label = lambda v: f"{named[v]} as {v:g}" if v in named else f"{v:g}"
+    told = ", ".join(f"{label(v)} ({k:,})" for v, k in zip(values, counts, strict=True))
+    return f"{text}; {'classes' if named else 'targets'} {told}"
 
 
 def of_selection(found: Any) -> str:
@@ -83,28 +67,3 @@ def of_selection(found: Any) -> str:
     if found.certificate is not None:
         lines.append(repr(found.certificate).splitlines()[0])
     return "\n".join(lines)
-
-
-def as_html(text: str, picture: str = "") -> str:
-    """The text in a notebook, with a picture beside it."""
-    return f"<pre>{html.escape(text)}</pre>{picture}"
-
-
-def curve_picture(result: Any) -> str:
-    """The loss of a run against steps, as a small picture; empty without matplotlib or a curve."""
-    steps, loss = np.asarray(result.info.step), np.asarray(result.info.loss)
-    if steps.ndim != 1 or steps.size < 2 or not np.isfinite(loss).any():
-        return ""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return ""
-    figure = Figure(figsize=(3.2, 1.6), dpi=96, layout="constrained")  # of no window
-    axes = figure.subplots()
-    axes.plot(steps, loss, linewidth=1.5)
-    axes.set(xlabel="step", ylabel="mean loss")
-    axes.spines[["top", "right"]].set_visible(False)
-    file = io.BytesIO()
-    figure.savefig(file, format="png")
-    data = base64.b64encode(file.getvalue()).decode()
-    return f'<img alt="mean loss against steps" src="data:image/png;base64,{data}">'

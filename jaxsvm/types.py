@@ -68,11 +68,8 @@ class SparseRows:
 
     def astype(self, dtype: Any) -> SparseRows:
         """The rows with values of `dtype`."""
-        return (
-            self
-            if dtype == self.dtype
-            else dataclasses.replace(self, value=self.value.astype(dtype))
-        )
+        same = dtype == self.dtype
+        return self if same else dataclasses.replace(self, value=self.value.astype(dtype))
 
     def __getitem__(self, rows: Any) -> SparseRows:
         if isinstance(rows, tuple):
@@ -134,11 +131,10 @@ class SparseRows:
             return jax.device_put(out)
 
         index_dtype = np.uint16 if self.columns <= 2**16 else np.int32
-        value = pack(self.value, self.value.dtype)
         return dataclasses.replace(
             self,
             index=pack(self.index, index_dtype),
-            value=value,
+            value=pack(self.value, self.dtype),
             offsets=jnp.asarray(offsets, jnp.int32),
         )
 
@@ -185,9 +181,6 @@ class Batch(NamedTuple):
     def __repr__(self) -> str:
         return printing.of_batch(self) if has_values(self) else "Batch of rows without values"
 
-    def _repr_html_(self) -> str:
-        return printing.as_html(repr(self))
-
     def __check__(self) -> None:
         front = shape_of(self.x)[:-1]
         if not front:
@@ -195,9 +188,8 @@ class Batch(NamedTuple):
                 f"x must be a matrix with a row for each example, got shape {shape_of(self.x)}"
             )
         y, weight = shape_of(self.y), shape_of(self.weight)
-        several = len(y) == len(front) + 1 and y[:-1] == front
-        check_field("y", self.y, "real", y if several else front)
-        check_field("weight", self.weight, "real", y if several and weight == y else front, least=0)
+        check_field("y", self.y, "real", y if y[:-1] == front else front)
+        check_field("weight", self.weight, "real", y if weight == y else front, least=0)
         check_field("index", self.index, "whole", front, least=-1)
         if self.query is not None:
             check_field("query", self.query, "whole", front)
@@ -280,20 +272,12 @@ class Hooks(NamedTuple):
 
     def for_columns(self) -> Hooks:
         """The hooks of k problems on the same rows, one for each of their targets (n, k)."""
-        layout: Any
-        validate: Any
         layout, validate = self.layout, self.validate
-
-        def validate_each(data):
-            for c in range(data.y.shape[1]):
-                validate(column(data, c))
-
-        def lay_out(data):
-            return layout(row_weights(data))._replace(weight=data.weight)
-
+        each = lambda data: [column(data, c) for c in range(data.y.shape[1])]
+        lay_out = lambda data: layout(row_weights(data))._replace(weight=data.weight)
         return self._replace(
             layout=layout if layout is _same else lay_out,
-            validate=validate and validate_each,
+            validate=validate and (lambda data: [*map(validate, each(data))]),
         )
 
 
@@ -438,9 +422,6 @@ class Certificate(NamedTuple):
     def __repr__(self) -> str:
         return printing.of_certificate(self) if has_values(self) else "Certificate without values"
 
-    def _repr_html_(self) -> str:
-        return printing.as_html(repr(self))
-
 
 class RunState(NamedTuple):
     """The state that `fit` resumes from."""
@@ -502,9 +483,6 @@ class Fit(NamedTuple):
             return f"Fit of {type(self.model).__name__}, without values"
         return printing.of_fit(self)
 
-    def _repr_html_(self) -> str:
-        return printing.as_html(repr(self), printing.curve_picture(self))
-
     def predict(self, x: Any) -> Any:
         """The predicted class of each row, by its name; of real targets the values of the model.
 
@@ -526,7 +504,7 @@ class Fit(NamedTuple):
             >>> result.predict([[2.0], [-3.0]]).tolist()
             ['spam', 'ham']
         """
-        if self.classes is None:  # of a file of an older version
+        if self.classes is None:  # of a run inside of a transformation
             return self.model(x)
         return self.classes.predict(self.model, x)
 
@@ -551,9 +529,7 @@ class Fit(NamedTuple):
         Of the model these are its numbers, and its decision values at some training rows. No loss
         of the curve may be nan, and no weight below 0.
         """
-        return all_finite(self.model) and (
-            self.values_finite is None or bool(np.all(np.asarray(self.values_finite)))
-        )
+        return bool(np.all(self._finite_runs()))
 
     @property
     def evals(self) -> int:
@@ -574,15 +550,19 @@ class Fit(NamedTuple):
             >>> jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=5).reason
             'steps'
         """
-        done = np.asarray(self.state.done)
-        ended = np.zeros((), np.int32) if self.ended is None else np.asarray(self.ended)
-        reason = np.array(("steps", "seconds", "interrupted"))[np.broadcast_to(ended, done.shape)]
-        reason = np.where(done & (reason != "interrupted"), "tolerance", reason)
-        reason = np.where(self._finite_runs(done.shape), reason, "diverged")
+        done, ended = np.asarray(self.state.done), STEPS if self.ended is None else self.ended
+        first = {
+            "diverged": ~self._finite_runs(),
+            "interrupted": np.asarray(ended) == INTERRUPTED,
+            "tolerance": done,
+            "seconds": np.asarray(ended) == SECONDS,
+        }
+        reason = np.select(list(first.values()), list(first), "steps")
         return reason if done.ndim else str(reason)
 
-    def _finite_runs(self, shape: tuple) -> np.ndarray:
+    def _finite_runs(self) -> np.ndarray:
         """Whether each of a batch of runs is finite."""
+        shape = np.shape(self.state.done)
         finite = np.ones(shape, bool)
         if self.values_finite is not None:
             finite &= np.asarray(self.values_finite)
@@ -595,15 +575,33 @@ class Fit(NamedTuple):
     @property
     def status(self) -> str:
         """One sentence on how the run ended and on its residual."""
-        cause = {"interrupted": "interrupted: ", "seconds": "out of time: "}
-        reason = self.reason
-        return (cause.get(reason, "") if isinstance(reason, str) else "") + self._outcome()
-
-    def _method(self) -> str:
-        """The name of the method, where the state or a part of it has one, and a space."""
+        done, steps = np.asarray(self.state.done), np.asarray(self.state.step)
+        if done.ndim:
+            broken = "" if self.finite else "; some hold numbers that are not finite"
+            met = f"{done.size} runs, {done.sum()} converged"
+            return f"{met}, after {steps.min()} to {steps.max()} steps{broken}"
+        count, reason = f"{steps} step{'' if steps == 1 else 's'}", self.reason
+        if reason == "diverged":
+            values = "decision values of the model, or its losses, are"
+            return (
+                f"the {values if all_finite(self.model) else 'model is'} not finite after {count}: "
+                "look at the scale of the data and at the step size, at weights of rows and at the "
+                "row numbers that the sampler draws"
+            )
+        cause = {"interrupted": "interrupted: ", "seconds": "out of time: "}.get(str(reason), "")
+        if not self.info.step.shape[0]:
+            return f"{cause}no step was made; the run stands at step {steps}"
         knows = lambda node: isinstance(getattr(node, "method", None), str)
         parts = jax.tree.leaves(self.state.solver, is_leaf=knows)
-        return next((f"{part.method} " for part in parts if knows(part)), "")
+        method = next((f"{part.method} " for part in parts if knows(part)), "")
+        # a chunk of a stream that filled no batch has none
+        residuals = [r for r in np.asarray(self.info.residual, np.float64) if not np.isnan(r)]
+        residual, tol = [np.nan, *residuals][-1], float(self.tol)
+        if done:
+            met = f"tolerance {tol:.1e} met, residual {residual:.1e}"
+            return f"{cause}{method}converged after {count}: {met}"
+        goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; {self._advice(residual)}"
+        return f"{cause}{method}stopped after {count}; residual {residual:.1e}{goal}"
 
     def _advice(self, residual: float) -> str:
         """What to do about a tolerance that was not met, for `status`."""
@@ -612,55 +610,9 @@ class Fit(NamedTuple):
             model = model.inner
         rounding = model.rounding() if hasattr(model, "rounding") else 0.0
         if not 0 < residual <= MOST_ROUNDINGS * rounding:
-            return "; go on with state=run.state"
-        return (
-            f"; rounding to {model.coef.dtype} leaves about {rounding:.1e}, as coefficients or "
-            "kernel values are large: lower C, scale the columns, or use 64-bit numbers"
-        )
-
-    def _outcome(self) -> str:
-        """The sentence of `status` without the cause."""
-        steps, done = np.asarray(self.state.step), np.asarray(self.state.done)
-        if done.ndim:
-            return (
-                f"{done.size} runs, {int(done.sum())} converged, after {int(steps.min())} to "
-                f"{int(steps.max())} steps"
-                + ("" if self.finite else "; some hold numbers that are not finite")
-            )
-        if not self.finite:
-            if all_finite(self.model):
-                if np.isnan(np.asarray(self.info.loss)).any():
-                    return (
-                        f"a loss is not a number after {int(steps)} steps: look at the targets and "
-                        "weights of the rows, and at the row numbers that the sampler draws"
-                    )
-                return (
-                    f"the decision values of the model are not finite after {int(steps)} steps: "
-                    "look at the scale of the data, at the weights of rows, at the kernel's width "
-                    "and at the step size"
-                )
-            return (
-                f"the model is not finite after {int(steps)} steps: look at the scale of the data "
-                "and at the step size; inside of a transformation other rows or numbers than those "
-                "of state= make it nan"
-            )
-        if not self.info.step.shape[0]:
-            return f"no step was made; the run stands at step {int(steps)}"
-        residuals = np.asarray(self.info.residual, np.float64)
-        # a chunk of a stream that filled no batch has none
-        residuals = residuals[~np.isnan(residuals)]
-        residual, tol = float(residuals[-1]) if residuals.size else np.nan, float(self.tol)
-        if bool(done):
-            met = f"tolerance {tol:.1e} met, residual {residual:.1e}"
-            return f"{self._method()}converged after {_count(int(steps))}: {met}"
-        goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met" + self._advice(residual)
-        note = " (no bound yet)" if np.isinf(residual) else ""
-        ended = f"{self._method()}stopped after {_count(int(steps))}"
-        return f"{ended}; residual {residual:.1e}{note}{goal}"
-
-
-def _count(steps: int) -> str:
-    return "1 step" if steps == 1 else f"{steps} steps"
+            return "go on with state=run.state"
+        left = f"rounding to {model.coef.dtype} leaves about {rounding:.1e}"
+        return f"{left}: lower C, scale the columns, or use 64-bit numbers"
 
 
 def same_structure(a: Any, b: Any) -> bool:
@@ -695,22 +647,20 @@ def check_batch(name: str, data: Any) -> None:
             f"{name} must be a Batch, such as jaxsvm.dataset(x, y), got {type(data).__name__}: "
             f"{shown(data)}"
         )
-    for field, part in zip(data._fields, data, strict=True):
-        if field in ("query", "classes") and part is None:
-            continue
-        if field == "classes":
-            if not hasattr(part, "names"):
-                raise TypeError(
-                    f"classes of {name} must be jaxsvm.models.Classes(names), got {shown(part)}"
-                )
-            continue
-        if not hasattr(part, "dtype") or not hasattr(part, "shape"):
+    if data.classes is not None and not hasattr(data.classes, "names"):
+        raise TypeError(
+            f"classes of {name} must be jaxsvm.models.Classes(names), got {shown(data.classes)}"
+        )
+    for field, part in zip(data._fields[:5], data[:5], strict=True):
+        is_array = hasattr(part, "dtype") and hasattr(part, "shape")
+        if not is_array and (field != "query" or part is not None):
             raise TypeError(
                 f"{field} of {name} must be an array, got {shown(part)}: make the "
                 "batch with jaxsvm.dataset(x, y)"
             )
-    y, weight = np.shape(data.y), np.shape(data.weight)
-    if not may_be_rows(np.shape(data.x)[:1], y, weight):
+    front, y, weight = np.shape(data.x)[:1], np.shape(data.y), np.shape(data.weight)
+    # (n,), or (n, k) of y or of both
+    if front not in (y, y[:-1]) or weight not in (front, y):
         raise ValueError(
             f"{name} must hold one target and one weight for each of its "
             f"{np.shape(data.x)[0] if np.ndim(data.x) else 0} rows, got shapes {y} and {weight}: "
@@ -723,12 +673,6 @@ def check_batch(name: str, data: Any) -> None:
         )
 
 
-def may_be_rows(front: tuple, y: tuple, weight: tuple) -> bool:
-    """Whether these are shapes of targets and weights of rows: (n,), or (n, k) of y or of both."""
-    several = len(y) == len(front) + 1 and y[:-1] == front
-    return (y == front or several) and (weight == front or (several and weight == y))
-
-
 def check_weights(name: str, data: Any) -> None:
     """Raise unless `data` is a `Batch` whose weights, where they are known, may be those of rows.
 
@@ -739,15 +683,14 @@ def check_weights(name: str, data: Any) -> None:
     if not has_values(data.weight) or not data.weight.shape[0]:
         return
     weight = np.asarray(data.weight)
-    least, most = weight.min(), weight.max()  # nan if there is one
-    if not (least >= 0 and most < np.inf):
-        wrong = np.argwhere(~((weight >= 0) & (weight < np.inf)))[0]
-        row, value = int(wrong[0]), float(weight[tuple(wrong)])
+    wrong = np.argwhere(~((weight >= 0) & (weight < np.inf)))
+    if len(wrong):
         raise ValueError(
-            f"weights must be finite numbers of at least 0, got {value:g} for row "
-            f"{row}: give the row another weight, or 0 to leave it out"
+            "weights must be finite numbers of at least 0, got "
+            f"{float(weight[tuple(wrong[0])]):g} for row {wrong[0][0]}: give the row another "
+            "weight, or 0 to leave it out"
         )
-    if not most > 0:
+    if not weight.any():
         raise ValueError(f"{name} must hold a row of positive weight, got weights of 0 only")
 
 

@@ -167,21 +167,12 @@ def test_a_sigmoid_is_at_its_minimum(rows):
     assert abs(rest @ score) < 1e-6 * weight.sum() and abs(rest.sum()) < 1e-6 * weight.sum()
 
 
-def test_a_temperature_of_separate_classes_is_bounded():
-    values = np.array([[2.0, 0.0], [0.0, 2.0]], np.float32)
-    made = calibration.fit_temperature(values, np.array([0, 1]), np.ones(2, np.float32))
-    assert 1e3 < float(made.scale) < 1e5
-    wrong = calibration.fit_temperature(values, np.array([1, 0]), np.ones(2, np.float32))
-    assert 0 < float(wrong.scale) < 1e-4
-
-
 def chance(name, values, weight, place, other):
     """The log-loss at other values of probabilities that were fitted to these."""
-    coupling = "softmax" if name == "temperature" else "rest"
-    columns = calibration.columns_of(values, coupling)
-    k = calibration.number_of_classes(columns, coupling)
-    curve = calibration.fit_curves(columns, place, weight, name, coupling, k)
-    p = calibration.probabilities(curve, calibration.columns_of(other, coupling), coupling, k)
+    columns = calibration.columns_of(values, "rest")
+    k = calibration.number_of_classes(columns, "rest")
+    curve = calibration.fit_curves(columns, place, weight, name, "rest", k)
+    p = calibration.probabilities(curve, calibration.columns_of(other, "rest"), "rest", k)
     own = jnp.take_along_axis(p, place[:, None], axis=1)
     return -jnp.mean(jnp.log(jnp.maximum(own, 1e-3)))
 
@@ -275,7 +266,7 @@ def test_names_are_those_of_the_model():
 def test_bad_input_gets_a_sentence():
     data = jaxsvm.dataset(X[held_out(2)], NAMES[held_out(2)])
     result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, KEY)
-    with pytest.raises(ValueError, match="method must be one of 'sigmoid', 'isotonic', 'temp"):
+    with pytest.raises(ValueError, match="one of 'sigmoid', 'isotonic', got 'platt'"):
         jaxsvm.calibrate(result.model, data, method="platt")
     with pytest.raises(ValueError, match="coupling must be one of 'rest', 'pairs'"):
         jaxsvm.calibrate(result.model, data, coupling="ovr")

@@ -159,9 +159,6 @@ class Selection:
     def __repr__(self) -> str:
         return printing.of_selection(self)
 
-    def _repr_html_(self) -> str:
-        return printing.as_html(repr(self))
-
     def predict(self, x: Any) -> Any:
         """As `Fit.predict`, by the model of the choice."""
         return self.classes.predict(self.model, x)
@@ -175,7 +172,7 @@ class Selection:
         """Class probabilities of `model`, fitted to its decision values out of fold: no refit.
 
         Args:
-            method: "sigmoid", "isotonic" or "temperature", as of `jaxsvm.calibrate`.
+            method: "sigmoid" or "isotonic", as of `jaxsvm.calibrate`.
             coupling: "rest" or "pairs", as of `jaxsvm.calibrate`; values of pairs are differences
                 of those of classes.
 

@@ -971,7 +971,7 @@ def test_decision_values_that_are_not_finite_are_no_finite_run():
     run = ended()._replace(values_finite=jnp.array(False))
     assert not run.finite
     assert run.status.startswith(
-        "the decision values of the model are not finite after 5 "
+        "the decision values of the model, or its losses, are not finite after 5 "
         "steps: look at the scale of the data"
     )
     nowhere = kernels.custom(lambda x, z: jnp.full((x.shape[0], z.shape[0]), jnp.nan, x.dtype))
@@ -1487,7 +1487,7 @@ def test_sentences():
         == "converged after 5 steps: tolerance 5.0e-01 met, residual 2.5e-01"
     )
     assert ended(rows=0).status == "no step was made; the run stands at step 5"
-    assert ended(residual=np.inf).status == "stopped after 5 steps; residual inf (no bound yet)"
+    assert ended(residual=np.inf).status == "stopped after 5 steps; residual inf"
 
 
 def test_finite_looks_at_numbers_alone():

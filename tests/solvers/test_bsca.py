@@ -431,7 +431,7 @@ def test_a_run_stops_on_the_change_of_the_spread_and_says_so(x64):
         f"residual {float(run.info.residual[-1]):.1e}"
     )
     assert fit(steps=N).status == (
-        f"stopped after {N} steps; residual inf (no bound yet), tolerance "
+        f"stopped after {N} steps; residual inf, tolerance "
         f"1.0e-02 not met; go on with state=run.state"
     )
 
