@@ -679,44 +679,21 @@ def _loss_values_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return values, tangent + (jnp.sum(change, -1) if change.ndim > values.ndim else change)
 
 
+@jax.jit
+def own_buffers(tree: Any) -> Any:
+    """The same arrays in memory of their own, so that they may be donated."""
+    return jax.lax.optimization_barrier(tree)
+
+
 def with_own_buffers(init: Callable) -> Callable:
-    """The `init` of a solver, whose states may be donated: see `own_buffers`."""
+    """The `init` of a solver, whose states may be donated: no array is one of its arguments'."""
 
     @despite_flags
     @functools.wraps(init)
     def own(key: Any, data: Any) -> Any:
-        return own_buffers(init(key, data), (key, data))
+        return own_buffers(init(key, data))
 
     return own
-
-
-def own_buffers(tree: Any, others: Any) -> Any:
-    """The tree with copies of arrays that share memory with another one of it, or of `others`.
-
-    Without them it could not be donated: JAX would give away one buffer twice, or the caller's.
-    """
-    seen = {_buffer_of(leaf) for leaf in jax.tree.leaves(others)}
-
-    def own(leaf: Any) -> Any:
-        if not isinstance(leaf, jax.Array):
-            return leaf
-        buffer = _buffer_of(leaf)
-        leaf = jnp.copy(leaf) if buffer in seen else leaf
-        seen.add(buffer)
-        return leaf
-
-    return jax.tree.map(own, tree)
-
-
-def _buffer_of(a: Any) -> Any:
-    """What two arrays of the same memory have in common; of traced ones, the tracer."""
-    if isinstance(a, jax.core.Tracer) or not isinstance(a, jax.Array) or not a.size:
-        return id(a)
-    is_key = jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
-    words = jax.random.key_data(a) if is_key else a
-    if isinstance(words, jax.core.Tracer):  # of a known key inside of a trace
-        return id(a)
-    return tuple(shard.data.unsafe_buffer_pointer() for shard in words.addressable_shards)
 
 
 solver = recipe(Solver)
