@@ -148,7 +148,7 @@ def fit(
         save: path of a file that holds the state after each chunk; not inside transformations. If
             it cannot be written, or another run writes it meanwhile, there is a warning, and the
             run continues.
-        progress: a bar on the standard error stream.
+        progress: a bar on the standard error stream; not inside transformations.
         on_interrupt: what Ctrl-C does. "raise": it ends the run, and the program or the notebook
             cell, as elsewhere in Python. The KeyboardInterrupt holds the `Fit` of the last complete
             chunk as `run`; in a notebook this is `sys.last_value.run`. "return": `fit` returns that
@@ -186,8 +186,8 @@ def fit(
     traced = is_traced(old, drawn, probe, data, key, state, limit)
     length = lengths(old, drawn, limit, data.y.shape[0], (steps, passes, every))
     stops = tol is not None or (steps is None and passes is None)
-    if traced and (seconds is not None or save is not None):
-        raise ValueError("seconds and save work outside of jit, vmap and grad only")
+    if traced and (seconds is not None or save is not None or progress):
+        raise ValueError("seconds, save and progress work outside of jit, vmap and grad only")
     if traced and length.period is not None and state is not None:
         raise ValueError(
             "an adaptive sampler cannot go on from a state inside a transformation; go on outside"

@@ -157,11 +157,11 @@ def test_whole_numbers_of_other_types():
     assert int(fit(WHOLE, DATA, KEY, steps=np.int64(4), every=4.0).state.step) == 4
 
 
-@pytest.mark.parametrize("option", [{"seconds": 1.0}, {"save": "never.npz"}])
+@pytest.mark.parametrize("option", [{"seconds": 1.0}, {"save": "never.npz"}, {"progress": True}])
 def test_seconds_and_save_inside_jit(option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        ValueError, match="^seconds and save work outside of jit, vmap and grad only"
+        ValueError, match="^seconds, save and progress work outside of jit, vmap and grad only"
     ):
         jax.jit(lambda key: fit(WHOLE, DATA, key, steps=2, **option))(KEY)
     assert os.listdir(tmp_path) == []
