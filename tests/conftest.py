@@ -105,6 +105,13 @@ def x64():
 
 
 @pytest.fixture
+def usual_promotion():
+    """As users have it: the strict promotion of these tests is for our own arithmetic."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@pytest.fixture
 def optimised():
     """Programs compiled with all optimisations, for a test whose runs take longer than its
     compilation."""

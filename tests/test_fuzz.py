@@ -1,7 +1,7 @@
-"""Bad and odd input of every kind: what is accepted is what NumPy and plain Python make of it, all
-else gets a sentence.
+"""Bad and odd input: what is accepted is what NumPy and plain Python make of it, all else gets a
+sentence.
 
-The numbers of drawn inputs are in `EXAMPLES`.
+The numbers of drawn inputs are in `EXAMPLES`. Arrays for `dataset` are those of `test_robustness`.
 """
 
 import io
@@ -17,12 +17,8 @@ from hypothesis import strategies as st
 
 import jaxsvm
 from jaxsvm import features, kernels, models
-from jaxsvm.types import SparseRows
 
 EXAMPLES = {
-    "dense": 500,
-    "kinds": 150,
-    "sparse": 250,
     "linear": 150,
     "kernel": 60,
     "mapped": 60,
@@ -63,173 +59,17 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzz")
 
 
-# Arrays
-
+# Numbers and things
 
 NUMBERS = st.sampled_from(
     [0, 1, -1, 2, 0.5, -0.25, 3, 7, 1e-3, 1e3, 1e-45, 1e-300, 1e19, 1e38, -3e38, 1e39, 1e300]
 )
 USUAL = st.sampled_from([0, 1, -1, 2, 0.5, -0.25, 3, 7, 1e-3, 1e3])
 BAD = st.sampled_from([np.nan, np.inf, -np.inf])
-DTYPES = ("f8", "f4", "f2", ">f8", ">f4", "i8", "i4", "u1", "u8", "i2", "?", "g")
-LABELS = st.sampled_from(
-    [
-        (-1, 1),
-        (0, 1),
-        (1, 2),
-        (-1, 0, 1),
-        (1,),
-        (0, 1, 2),
-        (0.5, 1.5),
-        (-1, 1, np.nan),
-        (-1, 1e300),
-        (1, 2, 4),
-        (False, True),
-    ]
-)
 
 
 def rarely(draw, one_in=10):
     return draw(st.sampled_from([False] * (one_in - 1) + [True]))
-
-
-@st.composite
-def matrices(draw):
-    """(n, d) arrays of many dtypes and memory orders; few hold NaN or infinity."""
-    n, d = (
-        0 if rarely(draw, 20) else draw(st.integers(2, 6)),
-        0 if rarely(draw, 20) else draw(st.integers(1, 4)),
-    )
-    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
-    cells = draw(st.lists(NUMBERS if rarely(draw, 4) else USUAL, min_size=n * d, max_size=n * d))
-    if cells and rarely(draw):
-        cells[draw(st.integers(0, n * d - 1))] = draw(BAD)
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        a = np.array(cells, np.float64).reshape(n, d)
-        a = (
-            np.nan_to_num(a, posinf=9, neginf=-9).clip(-100, 100) if dtype.kind in "iub" else a
-        ).astype(dtype)
-    how = draw(st.sampled_from(["C", "F", "view", "flipped", "list", "matrix"]))
-    if how == "view":
-        a = np.repeat(a, 2, axis=1)[:, ::2]
-    if how == "flipped":
-        a = a[::-1, ::-1]
-    return {
-        "C": a,
-        "F": np.asfortranarray(a),
-        "list": a.tolist() or a,
-        "matrix": a.view(np.matrix),
-    }.get(how, a)
-
-
-@st.composite
-def targets(draw, n):
-    """Labels, or real targets; few are of another length."""
-    n = draw(st.sampled_from([n + 1, max(n - 1, 0)])) if rarely(draw, 20) else n
-    names = draw(LABELS) if rarely(draw, 3) else (-1, 1)
-    y = np.array(
-        draw(st.lists(st.sampled_from(names), min_size=n, max_size=n)), np.array(names).dtype
-    )
-    y[: len(names)] = names[: len(y)]
-    kind = draw(
-        st.sampled_from(["column"] if rarely(draw, 20) else ["f8", "f4", "i8", "list", "f2"])
-    )
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = (
-            y.astype(kind)
-            if kind in ("f8", "f4", "f2") or (kind == "i8" and np.isfinite(y.astype(float)).all())
-            else y
-        )
-    return y.tolist() if kind == "list" else made[:, None] if kind == "column" else made
-
-
-@st.composite
-def weights(draw, n):
-    """None, or numbers from 0 on; few are negative or not finite."""
-    if draw(st.booleans()):
-        return None
-    n += rarely(draw, 20)
-    usual = st.sampled_from(
-        [0, 1, 2, 0.5, 1e-3, 1e30, 1e-45, 1e-46, 2e38 if rarely(draw, 4) else 3]
-    )
-    w = draw(st.lists(usual, min_size=n, max_size=n))
-    if w and rarely(draw, 6):
-        w[draw(st.integers(0, n - 1))] = draw(st.sampled_from([-1, np.nan, np.inf, 1e39, -1e-300]))
-    return w if draw(st.booleans()) else np.array(w, draw(st.sampled_from(["f8", "f4"])))
-
-
-def as_seen(a):
-    """Numbers as solvers see them: float64 and whole numbers in float32."""
-    a = np.asarray(a)
-    with np.errstate(over="ignore", under="ignore"):
-        return a.astype(
-            a.dtype.newbyteorder("=")
-            if a.dtype.kind == "f" and a.dtype.itemsize <= 4
-            else np.float32
-        )
-
-
-def acceptable(x, y, weight, task):
-    """What `dataset` promises to take, said once more with NumPy."""
-    x, y = np.asarray(x), np.asarray(y)
-    weight = np.ones(len(x)) if weight is None else np.asarray(weight)
-    if x.ndim != 2 or 0 in x.shape or y.shape != x.shape[:1] or weight.shape != y.shape:
-        return False
-    if any(a.dtype.kind not in "biuf" for a in (x, y, weight)):
-        return False
-    held = as_seen(weight)
-    with np.errstate(over="ignore", invalid="ignore"):
-        totals = [np.sum(as_seen(a).astype(np.float64) ** 2) for a in (x, y)] + [
-            np.sum(np.abs(held), dtype=np.float64)
-        ]
-    if not all(total <= BIG for total in totals):
-        return False
-    if (held < 0).any() or not (held > 0).any():
-        return False
-    found = set(y[held > 0].tolist())
-    if task == "multiclass":
-        return len(found) > 1 and found == set(range(len(found)))
-    return len(found) == 2 or task == "regression"
-
-
-def same_rows(data, x, y, weight):
-    """Whether a `Batch` holds these rows."""
-    x = as_seen(x)
-    wide = np.promote_types(x.dtype, np.float32)
-    weight = np.ones(len(x)) if weight is None else np.asarray(weight)
-    np.testing.assert_array_equal(
-        np.asarray(data.x.toarray() if isinstance(data.x, SparseRows) else data.x), x
-    )
-    with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(np.asarray(data.y), np.asarray(y).astype(wide))
-        np.testing.assert_array_equal(np.asarray(data.weight), weight.astype(wide))
-    assert data.x.dtype == x.dtype and data.y.dtype == data.weight.dtype == wide
-    np.testing.assert_array_equal(np.asarray(data.index), np.arange(len(x)))
-    assert all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(data))
-
-
-def checked(given_x, plain, y, weight, task):
-    data, said = attempt(jaxsvm.dataset, given_x, y, weight, task=task)
-    assert (data is not None) == acceptable(plain, y, weight, task), said
-    if data is not None:
-        if task == "binary":  # of two names the second in order is +1
-            held = np.ones(len(plain)) if weight is None else as_seen(np.asarray(weight))
-            low, high = np.unique(np.asarray(y)[held > 0])
-            y = y if (low, high) == (-1, 1) else np.where(np.asarray(y) == high, 1, -1)
-        same_rows(data, plain, y, weight)
-
-
-TASKS = st.sampled_from(["binary", "binary", "multiclass", "regression"])
-
-
-@pytest.mark.long
-@fuzz("dense")
-@given(st.data(), matrices(), TASKS)
-def test_arrays(data, x, task):
-    n = len(x)
-    checked(x, x, data.draw(targets(n)), data.draw(weights(n)), task)
 
 
 THINGS = st.one_of(
@@ -269,102 +109,6 @@ THINGS = st.one_of(
 
 
 ANY = THINGS.map(lambda thing: thing)  # as one choice among others
-
-
-@pytest.mark.long
-@fuzz("kinds")
-@given(
-    THINGS,
-    THINGS,
-    st.one_of(st.none(), THINGS),
-    st.one_of(TASKS, THINGS),
-    st.sets(st.integers(0, 3), min_size=1),
-)
-def test_things_that_are_no_arrays(x, y, weight, task, odd):
-    given_x = x if 0 in odd else [[1.0, 2.0], [3.0, 4.0]]
-    given_y = y if 1 in odd else [1, -1]
-    data, _ = attempt(
-        jaxsvm.dataset,
-        given_x,
-        given_y,
-        weight if 2 in odd else None,
-        task=task if 3 in odd else "binary",
-    )
-    if data is not None:
-        assert not np.ma.is_masked(given_x) and not np.ma.is_masked(given_y)
-        same_rows(
-            data,
-            given_x.toarray() if hasattr(given_x, "toarray") else given_x,
-            given_y,
-            weight if 2 in odd else None,
-        )
-
-
-@st.composite
-def sparse(draw):
-    """A sparse matrix of SciPy and the same as an array; few are broken."""
-    n, d = 0 if rarely(draw, 20) else draw(st.integers(2, 5)), draw(st.integers(1, 5))
-    size = draw(st.integers(0, 12)) if n else 0
-    dtype = draw(st.sampled_from(["f8", "f4", "i8", "i4", "?", "u1"]))
-    values = draw(
-        st.lists(
-            st.sampled_from([0, 1, -1, 2, 0.5, 1e-3, 3e38 if rarely(draw, 6) else 1e18]),
-            min_size=size,
-            max_size=size,
-        )
-    )
-    if size and dtype == "f8" and rarely(draw, 5):
-        values[0] = draw(st.sampled_from([np.nan, np.inf, 1e39, -1e300]))
-    places = [
-        draw(st.lists(st.integers(0, k - 1), min_size=size, max_size=size)) for k in (n or 1, d)
-    ]
-    values = np.array(values, np.float64)
-    values = (values.clip(0, 9) if dtype in ("i8", "i4", "?", "u1") else values).astype(dtype)
-    with np.errstate(all="ignore"):
-        coo = scipy.sparse.coo_matrix(
-            (values, places), (n, d)
-        )  # unsorted, with duplicates and stored zeros
-        made = coo.asformat(
-            draw(
-                st.sampled_from(["coo", "csr", "csc", "lil", "dok", "bsr"] if n else ["coo", "csr"])
-            )
-        )
-        plain = made.toarray()
-    if made.format == "csr" and draw(
-        st.booleans()
-    ):  # scipy sums duplicates on the way to CSR: here they are stored
-        rows = [
-            (i, j, v) for (i, j), v in zip(zip(*places, strict=True), values.tolist(), strict=True)
-        ]
-        rows.sort(key=lambda cell: cell[0])
-        indptr = np.searchsorted([i for i, _, _ in rows], np.arange(n + 1)).astype(np.int64)
-        made = scipy.sparse.csr_matrix((n, d), dtype=dtype)
-        made.data, made.indices = (
-            np.array([v for *_, v in rows], dtype),
-            np.array([j for _, j, _ in rows], np.int64),
-        )
-        made.indptr = indptr
-        plain = made.toarray()
-        if rows and rarely(draw, 4):  # a place that is not there
-            made.indices[draw(st.integers(0, len(rows) - 1))] = draw(
-                st.sampled_from([-1, d, d + 7, 2**40])
-            )
-            plain = None
-    return made, plain
-
-
-@pytest.mark.long
-@fuzz("sparse")
-@given(st.data(), sparse(), TASKS)
-def test_sparse_matrices(data, x, task):
-    made, plain = x
-    n = made.shape[0]
-    if plain is None:
-        assert attempt(jaxsvm.dataset, made, np.resize([1, -1], n), task="regression")[0] is None
-        return
-    before = made.copy()
-    checked(made, plain, data.draw(targets(n)), data.draw(weights(n)), task)
-    assert (made != before).nnz == 0 or not np.isfinite(plain).all()
 
 
 # Training: values are drawn, shapes are not, so that compiled programs serve again
@@ -507,9 +251,6 @@ def test_machines_on_features(data, lam):
         assert lam * (w @ w) <= 1 + 1e-4
 
 
-# Text
-
-
 # Bytes
 
 
@@ -644,9 +385,6 @@ def test_streams_of_odd_chunks(chunks, first_is_good):
     run, _ = attempt(jaxsvm.stream, jaxsvm.pegasos(0.1), [*good, *chunks], KEY)
     if run is not None:
         assert ("not finite" in run.status) == (not run.finite)
-
-
-# The command line
 
 
 # Estimators

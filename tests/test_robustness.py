@@ -21,7 +21,7 @@ faults = pytest.importorskip("benchmarks.robustness.faults")
 # part -> (first seed, cases): two SIGKILLs and one SIGINT among them; the fuzzed ones are those of
 # `files`
 SHARES = {
-    "data": (100_000, 200),
+    "data": (100_000, 900),
     "factories": (120_000, 60),
     "loops": (100_000, 50),
     "exact": (100_000, 8),

@@ -95,7 +95,7 @@ FAULTS = (
           "missing factor in class_weight='balanced'", "tests/estimators/test_estimators.py -k balanced"),
     Fault("average", "averaging.py", "1 / (jnp.maximum(since, 0) + 1)", "1 / (jnp.maximum(since, 0) + 2)",
           "off by one in the shares of an average", "tests/wrappers/test_averaging.py -k uniform_average"),
-    Fault("held out", "loops/scoring.py", "np.average(losses, weights=weights)", "np.average(losses)",
+    Fault("held out", "loops/scoring.py", "np.average(losses[rows], weights=weights[rows])", "np.average(losses[rows])",
           "weights lost in the scores of select", f"{CAMPAIGN} -k selections"),
     Fault("smooth slope", "implicit.py", "lax.custom_linear_solve(product, -d_grad, solve",
           "lax.custom_linear_solve(product, d_grad, solve",

@@ -366,13 +366,12 @@ def fit_arguments(case: Case) -> None:
     """One hostile argument of `fit`; what is accepted gives the bits of the plain run."""
     own = known()
     plain = {"solver": jaxsvm.pegasos(0.1), "data": own["data"], "key": KEY, "steps": STEPS, "every": STEPS, "sampler": ORDER}
-    valid = {"steps": 3, "every": 4, "tol": 1e-3, "seconds": 100.0, "memory": 1e9, "lift": "auto", "progress": False,
+    valid = {"steps": 3, "every": 4, "tol": 1e-3, "seconds": 100.0, "progress": False,
              "save": case.folder / "valid.npz", "key": KEY, "solver": jaxsvm.pegasos(0.1), "data": own["data"],
              "state": own["plain"].state, "sampler": samplers.epochs(2), "probe": jaxsvm.risk_on(own["data"])}  # fmt: skip
     pools: dict[str, Callable] = {
         "steps": hostile_numbers, "every": hostile_numbers, "tol": hostile_numbers, "seconds": hostile_numbers,
-        "memory": hostile_numbers,
-        "lift": hostile_choices, "progress": hostile_choices, "save": lambda: [3, 1.5, True, "", b"", [], object(), int,
+        "progress": hostile_choices, "save": lambda: [3, 1.5, True, "", b"", [], object(), int,
         "a/b/c.npz", "\x00", X,
         str(case.folder), case.folder, str(case.folder / "run.npz"), case.folder / "run.npz", bytes(case.folder / "run.npz"),
         "/dev/full/x"],
@@ -383,18 +382,17 @@ def fit_arguments(case: Case) -> None:
     victim = case.one(list(pools))
     value = case.one(pools[victim]())
     if real(value) is not None and real(value) > 1e4:  # a run that long is what was asked for
-        value = case.one((2**63, 10**400)) if victim in ("tol", "memory", "seconds") else -1
+        value = case.one((2**63, 10**400)) if victim in ("tol", "seconds") else -1
     text = f"fit({victim}={show(value)})"
     case.twin = lambda: fit_twin(victim, plain | {victim: valid[victim]})
     run = case.attempt(text, jaxsvm.fit, **plain | {victim: value})
     case.expect(isinstance(run, jaxsvm.Fit), "no Fit")
     case.expect(run.finite == ("not finite" not in run.status), f"finite is {run.finite}, status says {run.status!r}")
     number = real(value)
-    if victim in ("steps", "every", "tol", "seconds", "memory") and value is not None:
+    if victim in ("steps", "every", "tol", "seconds") and value is not None:
         case.expect(number is not None and not np.isnan(number), f"{victim}={value!r} was taken for a number")
-        case.expect(
-            number >= 0 and (number == int(number) or victim in ("tol", "seconds", "memory")), f"{victim}={value!r} was taken"
-        )
+        whole = number == int(number) or victim in ("tol", "seconds")
+        case.expect(number >= 0 and whole, f"{victim}={value!r} was taken")
     if victim == "steps" and number is not None:
         case.expect(int(run.state.step) == int(number), f"{int(run.state.step)} steps")
     if victim == "key" and value is not None:
@@ -403,7 +401,7 @@ def fit_arguments(case: Case) -> None:
                     f"{value!r} was taken for a key")  # fmt: skip
     if victim == "progress":
         case.expect(value in (0, 1) and not isinstance(value, str | bytes), f"progress={value!r} was taken for a truth value")
-    if victim in ("every", "lift", "progress", "memory", "save", "seconds", "key") and not (
+    if victim in ("every", "progress", "save", "seconds", "key") and not (
         victim == "seconds" and number is not None and number < 30
     ):
         case.expect(same_leaves(run.model, own["plain"].model), "other bits than the plain run")

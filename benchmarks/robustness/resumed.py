@@ -1,8 +1,9 @@
-"""Part `resumed`: states that go on with other rows, targets, weights, numbers or kernels, or that were changed.
+"""Part `resumed`: states that go on with other rows, targets, weights, numbers or kernels.
 
-All solvers, in `fit`, in `stream`, inside of `jit`, and through a file. Right: a refusal in a sentence (inside of `jit`, a
-model of nan), whose twin is the same call with nothing changed; or the answer of the new rows and numbers. That is judged by
-the optimum of NumPy in float64 on the new rows, and with nothing changed by the bits of the run that was not cut.
+All solvers, in `fit`, in `stream`, inside of `jit` (where nothing is compared, and only the tolerance changes), and through a
+file. Right: a refusal in a sentence, whose twin is the same call with nothing changed; or the answer of the new rows and
+numbers. That is judged by the optimum of NumPy in float64 on the new rows, and with nothing changed by the bits of the run
+that was not cut.
 """
 
 from __future__ import annotations

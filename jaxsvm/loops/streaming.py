@@ -38,6 +38,7 @@ from ..types import (
     Batch,
     Curve,
     Fit,
+    Lifted,
     RunState,
     Solver,
     SparseRows,
@@ -394,7 +395,8 @@ def _on_host(plan: StreamPlan, state: Any, chunks: Iterable, saver: Saver, bar: 
 def _read(plan: StreamPlan, state: Any, chunk: HostChunk, steps: int) -> tuple[Any, list[Curve]]:
     """The state after a chunk, which fills so many steps, and a row of the curve for each call."""
     width = lambda x: f", {x.index.shape[1]} a row" if isinstance(x, SparseRows) else ""
-    kind = lambda rows: f"{rows.x.shape[1]} columns ({type(rows).__name__}{width(rows.x)})"
+    what = lambda rows: ("Lifted " if isinstance(rows, Lifted) else "") + type(rows.x).__name__
+    kind = lambda rows: f"{rows.x.shape[1]} columns ({what(rows)}{width(rows.x)})"
     if kind(chunk.batch) != kind(state.pending):
         raise ValueError(
             f"chunks must have the same columns: one has {kind(chunk.batch)}, those before it "

@@ -2,7 +2,6 @@
 
 import pickle
 
-import jax
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -23,17 +22,12 @@ from jaxsvm.estimators import (
     SGDOneClassSVM,
 )
 
+pytestmark = pytest.mark.usefixtures("usual_promotion")
+
 pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9 has no callbacks")
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 Y = (X[:, 0] > 0).astype(int)
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 class Log:

@@ -22,20 +22,14 @@ from jaxsvm.estimators import (
 )
 from jaxsvm.recipe import Recipe
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the ranges of the columns", "ignore:.*tolerance.*not met"
-)
+pytestmark = [
+    pytest.mark.usefixtures("usual_promotion"),
+    pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met"),
+]
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 Y = (X[:, 0] > 0).astype(int)
 WORDS, OF = ["a", "ab", "abc", "b", "bb", "bbb"], [0, 0, 0, 1, 1, 1]
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 def with_overflow(*cells):

@@ -28,16 +28,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import jaxsvm
 from jaxsvm.estimators import SVC, SVCCV, SVR, SVRCV, LinearSVC, LinearSVCCV, cross_validation
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the ranges of the columns", "ignore:.*tolerance.*not met"
-)
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
+pytestmark = [
+    pytest.mark.usefixtures("usual_promotion"),
+    pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met"),
+]
 
 
 @pytest.mark.long(but=3)

@@ -36,9 +36,12 @@ from jaxsvm.estimators import (
     SVMRegressor,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the ranges of the columns", "ignore:.*tolerance.*not met", "ignore:n_components"
-)
+pytestmark = [
+    pytest.mark.usefixtures("usual_promotion"),
+    pytest.mark.filterwarnings(
+        "ignore:the ranges of the columns", "ignore:.*tolerance.*not met", "ignore:n_components"
+    ),
+]
 
 
 def rows(k=2, n=90, d=4):
@@ -53,14 +56,6 @@ def rows(k=2, n=90, d=4):
         random_state=0,
     )
     return x, np.array(["ant", "bee", "cat"])[y]
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic, which other
-    tests look at."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 def not_of_sigmoids(estimator):

@@ -1,6 +1,5 @@
 """Estimators and feature transformers with data frames of pandas and polars."""
 
-import jax
 import numpy as np
 import pytest
 import scipy.sparse
@@ -22,16 +21,12 @@ from jaxsvm.estimators import (
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
-pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns")
+pytestmark = [
+    pytest.mark.usefixtures("usual_promotion"),
+    pytest.mark.filterwarnings("ignore:the ranges of the columns"),
+]
 
 TABLE = pd.DataFrame({"age": np.sin(np.arange(40.0)), "city": ["Rome", "Bonn"] * 20})
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @pytest.mark.parametrize("kind", ["pandas", "category", "polars", "array"])

@@ -17,9 +17,12 @@ from sklearn.preprocessing import StandardScaler
 import jaxsvm
 from jaxsvm.estimators import LinearSVC, LinearSVR, Pegasos, preprocess
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the ranges of the columns", "ignore:.*tolerance.*not met", "ignore:Liblinear"
-)
+pytestmark = [
+    pytest.mark.usefixtures("usual_promotion"),
+    pytest.mark.filterwarnings(
+        "ignore:the ranges of the columns", "ignore:.*tolerance.*not met", "ignore:Liblinear"
+    ),
+]
 
 IRIS = load_iris()
 X, Y = StandardScaler().fit_transform(IRIS.data), IRIS.target_names[IRIS.target]
@@ -30,13 +33,6 @@ TOY, LABELS, AT = (
 )
 REAL, TARGET = load_diabetes(return_X_y=True)
 REAL, TARGET = REAL[:200, :8] * 20, (TARGET[:200] - TARGET[:200].mean()) / TARGET[:200].std()
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @functools.cache

@@ -14,7 +14,10 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from jaxsvm.estimators import NuSVC, NuSVR, OneClassSVM
 
-pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.usefixtures("usual_promotion"),
+    pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore::FutureWarning"),
+]
 
 TOY, LABELS = np.array([[-2.0, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]]), [1, 1, 1, 2, 2, 2]
 AT = [[-1, -1], [2, 2], [3, 2]]
@@ -26,13 +29,6 @@ FLOWERS, NAMES = (
 REAL, TARGET = load_diabetes(return_X_y=True)
 REAL, TARGET = REAL[:200, :8] * 20, (TARGET[:200] - TARGET[:200].mean()) / TARGET[:200].std()
 SIDED = np.array([[-2.0, 0], [-1, -1], [0, -2], [0, 2], [1, 1], [2, 0]])
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @functools.cache

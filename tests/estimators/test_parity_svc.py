@@ -25,20 +25,16 @@ from jaxsvm import estimators, kernels
 from jaxsvm.estimators import SVC, NuSVC
 from jaxsvm.estimators.probabilities import coupled, fit_sigmoids, units_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.usefixtures("usual_promotion"),
+    pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore::FutureWarning"),
+]
 
 X = np.array([[-2.0, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]])
 Y = [1, 1, 1, 2, 2, 2]
 T = np.array([[-1.0, -1], [2, 2], [3, 2]])
 IRIS = load_iris()
 NAMES = IRIS.target_names[IRIS.target]
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @functools.cache

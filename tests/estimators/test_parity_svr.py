@@ -13,19 +13,13 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from jaxsvm.estimators import SVR, LinearSVR
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the ranges of the columns", "ignore:.*tolerance.*not met"
-)
+pytestmark = [
+    pytest.mark.usefixtures("usual_promotion"),
+    pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met"),
+]
 
 X, Y = load_diabetes(return_X_y=True)
 X, Y = X[:200, :8] * 20, (Y[:200] - Y[:200].mean()) / Y[:200].std()
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @functools.cache

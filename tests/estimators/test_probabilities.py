@@ -1,6 +1,5 @@
 """Probabilities of estimators beside `CalibratedClassifierCV` on the same folds."""
 
-import jax
 import numpy as np
 import pytest
 import sklearn.svm
@@ -26,17 +25,12 @@ from jaxsvm.estimators import (
     SVMClassifier,
 )
 
+pytestmark = pytest.mark.usefixtures("usual_promotion")
+
 IRIS = load_iris()
 X = StandardScaler().fit_transform(IRIS.data + np.random.default_rng(0).normal(size=(150, 4)))
 Y = np.array(["red", "green", "blue"])[IRIS.target]
 WEIGHT = np.random.default_rng(1).integers(0, 3, 150) * 1.0
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 def part(k):

@@ -14,18 +14,12 @@ from jaxsvm import models
 from jaxsvm.estimators import FourierFeatures, OneClassSVM, SGDOneClassSVM
 from jaxsvm.estimators.sgd_one_class_svm import one_class_descent
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the ranges of the columns", "ignore:.*tolerance.*not met"
-)
+pytestmark = [
+    pytest.mark.usefixtures("usual_promotion"),
+    pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met"),
+]
 
 X = np.random.default_rng(0).normal(1, 0.5, size=(400, 3))
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @pytest.mark.long(but=20)

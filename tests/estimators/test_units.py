@@ -5,7 +5,6 @@ import pickle
 import time
 import warnings
 
-import jax
 import numpy as np
 import pytest
 import scipy.sparse
@@ -18,9 +17,12 @@ from jaxsvm import kernels, losses, models
 from jaxsvm.data import standardize
 from jaxsvm.estimators import SVC, SVR, SVRCV, LinearSVR, NuSVR, OneClassSVM, SVMRegressor
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the ranges of the columns", "error:rounding to", "error:the numbers of"
-)
+pytestmark = [
+    pytest.mark.usefixtures("usual_promotion"),
+    pytest.mark.filterwarnings(
+        "ignore:the ranges of the columns", "error:rounding to", "error:the numbers of"
+    ),
+]
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, (200, 1))
@@ -28,13 +30,6 @@ SINE = np.sin(X).ravel()
 IRIS, SPECIES = load_iris(return_X_y=True)
 IRIS, SPECIES = IRIS[50:], SPECIES[50:]
 IRIS = (IRIS - IRIS.mean(axis=0)) / IRIS.std(axis=0)
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 FAR = {

@@ -17,7 +17,10 @@ import jaxsvm
 from jaxsvm import losses
 from jaxsvm.estimators import SVC, SVR, LinearSVC, LinearSVR, Pegasos, SVMClassifier, SVMRegressor
 
-pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns")
+pytestmark = [
+    pytest.mark.usefixtures("usual_promotion"),
+    pytest.mark.filterwarnings("ignore:the ranges of the columns"),
+]
 
 X, CLASSES = make_classification(
     400, 10, n_informative=6, n_classes=3, n_clusters_per_class=1, random_state=0
@@ -25,13 +28,6 @@ X, CLASSES = make_classification(
 NAMES = np.array(["ant", "bee", "cat"])[CLASSES]
 REAL, TARGET = load_diabetes(return_X_y=True)
 REAL, TARGET = StandardScaler().fit_transform(REAL), (TARGET - TARGET.mean()) / TARGET.std()
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    """As users have it: the strict promotion of these tests is for our own arithmetic."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 def values(estimator, x):

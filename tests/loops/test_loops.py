@@ -1074,7 +1074,7 @@ def test_steps_end_where_the_counter_does():
     assert int(inside.state.step) == most, "not below 0"
     parts = lambda: iter([([[1.0], [2.0]], [1, -1]), ([[1.0], [2.0]], [1, -1])])
     flow = jaxsvm.stream(jaxsvm.pegasos(0.1), parts(), KEY)
-    with pytest.warns(RuntimeWarning, match="the last that is counted: the stream ends here"):
+    with pytest.warns(RuntimeWarning, match=f"no step passes {most}: begin a new stream"):
         ended = jaxsvm.stream(
             jaxsvm.pegasos(0.1), parts(), state=flow.state._replace(step=jnp.int32(most - 3))
         )

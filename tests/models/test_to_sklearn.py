@@ -17,6 +17,8 @@ import jaxsvm
 from jaxsvm import estimators, kernels
 from jaxsvm.models import Classifier, Expansion, Linear, OneVsOne, from_sklearn, to_sklearn
 
+pytestmark = pytest.mark.usefixtures("usual_promotion")
+
 X, CLASSES = load_iris(return_X_y=True)
 TWO = CLASSES != 0
 REAL, TARGET = load_diabetes(return_X_y=True)
@@ -28,12 +30,6 @@ KERNELS = {
     "poly": {"gamma": 0.2, "degree": 2, "coef0": 1.5},
     "sigmoid": {"gamma": 0.01, "coef0": 0.1},
 }
-
-
-@pytest.fixture(autouse=True)
-def usual_promotion():
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @pytest.mark.parametrize("form", FORMS)
