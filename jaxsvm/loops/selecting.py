@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_number, integer
+from ..checks import as_number, check_limit, integer
 from ..flags import despite_flags
 from ..models import classes_of
 from ..numerics import is_traced
 from ..recipe import check_positive, fields_of
 from ..types import Array, Batch
-from .checks import check_limit, whole_number
+from .checks import whole_number
 from .grid_runs import Grid, GridJob
 from .machine_fits import certificate_of
 from .race import run_race

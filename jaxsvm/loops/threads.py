@@ -26,16 +26,15 @@ def may_overlap(lowered: Any) -> bool:
     Args:
         lowered: from the `lower` of a function under `jax.jit`.
     """
-    calls = re.findall(r"@lapack_(\w+)", lowered.as_text())
-    return all("trsm" in call for call in calls)  # triangular systems are solved by one thread
+    # triangular systems are solved by one thread
+    return all("trsm" in call for call in re.findall(r"@lapack_(\w+)", lowered.as_text()))
 
 
 def processors() -> int:
     """The number of programs that may run at the same time: processors of this process on a CPU."""
     if jax.default_backend() != "cpu":
         return 1
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Limits:
