@@ -55,7 +55,6 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
 
 
 def _is_small(arguments: Any) -> bool:
-    if is_traced(arguments) or "xla_cpu" in os.environ.get("XLA_FLAGS", ""):
-        return False
+    is_plain = jax.default_backend() == "cpu" and "xla_cpu" not in os.environ.get("XLA_FLAGS", "")
     size = sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(arguments))
-    return size <= SMALL and jax.default_backend() == "cpu"
+    return is_plain and size <= SMALL and not is_traced(arguments)

@@ -54,16 +54,14 @@ def cache_programs(folder: str | os.PathLike | None = None) -> str | None:
         '/home/me/.cache/jaxsvm'
     """
     config: Any = jax.config
-    if folder is None:
-        folder = config.jax_compilation_cache_dir or user_cache_folder()
-    path = os.path.expanduser(as_path("folder", folder))
+    default = config.jax_compilation_cache_dir or user_cache_folder()
+    path = os.path.expanduser(as_path("folder", default if folder is None else folder))
     try:
         if path.startswith("~"):
             raise FileNotFoundError(errno.ENOENT, "there is no home folder")
         path = os.path.abspath(path)
         os.makedirs(path, mode=0o700, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
+        tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
         warnings.warn(
             f"compiled programs are not kept, as {path} cannot be written ({error.strerror}): "
@@ -71,8 +69,7 @@ def cache_programs(folder: str | os.PathLike | None = None) -> str | None:
             stacklevel=caller_stacklevel(),
         )
         return None
-    settings = {**SETTINGS, "jax_compilation_cache_dir": path}
-    for name, value in settings.items():
+    for name, value in {**SETTINGS, "jax_compilation_cache_dir": path}.items():
         config.update(name, value)
         os.environ[name.upper()] = str(value)
     reset_cache()  # JAX reads the settings at its first program only

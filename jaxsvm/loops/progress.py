@@ -39,8 +39,9 @@ class Bar:
             self._draw()
 
     def close(self) -> None:
-        """Draw the last count, and end the line."""
-        self._draw("\n")
+        """Draw the last count, and end the line, if there is one."""
+        if self.line:
+            self._draw("\n")
 
     def _draw(self, end: str = "") -> None:
         # a stream that is closed, full or None does not end the run

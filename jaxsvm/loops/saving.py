@@ -121,8 +121,8 @@ class Saver:
         if self.unsaved is not None:
             self.save(self.unsaved)
         if raises:
-            how = "the run is in the field run of this exception; with on_interrupt='return' it is"
-            interrupt: Any = KeyboardInterrupt(f"{run.status} ({how} returned)")
+            where = "in the field run of this exception; with on_interrupt='return' it is returned"
+            interrupt: Any = KeyboardInterrupt(f"{run.status} (the run is {where})")
             interrupt.run = run
             raise interrupt from self.error
         if self.error is None:

@@ -57,25 +57,20 @@ class Limits:
         return self.event.is_set() or self.out_of_time
 
 
-class Progress:
+class Progress(Bar):
     """Counts jobs on a bar, for several threads."""
 
     def __init__(self, total: int, done: int, name: str, shown: bool) -> None:
         """The bar, if it is shown; `name` is that of the jobs."""
-        self.bar = Bar(total, name) if shown else None
-        self.done, self.lock = done, threading.Lock()
+        super().__init__(total, name)
+        self.done, self.shown, self.lock = done, shown, threading.Lock()
 
     def add(self, count: int) -> None:
         """So many more jobs are done."""
         with self.lock:
             self.done += count
-            if self.bar:
-                self.bar.show(self.done)
-
-    def close(self) -> None:
-        """End the line."""
-        if self.bar:
-            self.bar.close()
+            if self.shown:
+                self.show(self.done)
 
 
 def run_jobs(work: Callable, jobs: list, threads: int, limits: Limits) -> list:
