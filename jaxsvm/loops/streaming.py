@@ -254,7 +254,7 @@ def stream(
         except KeyboardInterrupt:
             ended = True  # the result of the last complete chunk is kept
         end: Any = state if state is not None and now is start else _on_devices(plan, now)
-        ended = ended or interrupt.requested
+        ended |= interrupt.requested
         # a second Ctrl-C does not lose the run
         with DeferredInterrupt() if ended else contextlib.nullcontext():
             cause: Any = np.int32(INTERRUPTED if ended else STEPS)
@@ -445,7 +445,8 @@ def run_batches(
         batch: rows of an update; structure.
         parts: of a batch, each on its device; structure.
     """
-    fields, share, probe = fields_of(solver), batch // parts, unwrap_static(probe)
+    fields, share = fields_of(solver), batch // parts
+    probe = (lambda model: None) if probe is None else unwrap_static(probe)
     # traced once; what the solver computes of its numbers is rounded as within an update
     update = jax.jit(lambda state, rows: unwrap_static(solver).update(state, rows))
     features = jax.tree.leaves(jax.eval_shape(fields.prepare, rows).x)
@@ -469,10 +470,8 @@ def run_batches(
 
     info = jax.eval_shape(update, state, jax.eval_shape(batch_at, 0))[1]
     state, sums = lax.fori_loop(0, count, body, (state, empty_sums(info)))
-    value = None
-    if probe is not None:
-        with calling("probe", probe, "of the model to arrays of numbers"):
-            value = jax.tree.map(jnp.asarray, probe(fields.model(state, None)))
+    with calling("probe", probe, "of the model to arrays of numbers"):
+        value = jax.tree.map(jnp.asarray, probe(fields.model(state, None)))
     state = lax.with_sharding_constraint(state, PartitionSpec()) if parts > 1 else state
     return state, curve_row(sums, step, count, value)
 
