@@ -153,6 +153,18 @@ def number(name: str, value: Any) -> float | None:
     )
 
 
+def check_limit(name: str, value: Any, signed: bool = False) -> None:
+    """Raise unless this is a number, >= 0 unless it is `signed`.
+
+    Infinity and None stand for no limit.
+    """
+    known = None if value is None else number(name, value)
+    if known is not None and (np.isnan(known) or (known < 0 and not signed)):
+        raise ValueError(
+            f"{name} must be a number{'' if signed else ' of at least 0'}, got {known:g}"
+        )
+
+
 def as_number(name: str, value: Any) -> Any:
     """One number as an argument of JAX: those of other libraries are converted to floats.
 

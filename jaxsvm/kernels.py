@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
-from .checks import calling, has_shape, integer, is_numeric, matrix, on_host, shown
+from .checks import calling, has_shape, has_values, integer, is_numeric, matrix, on_host, shown
 from .names import ALIASES, KERNELS
 from .numerics import (
     CentredRows,
@@ -51,8 +51,16 @@ from .numerics import (
     sqnorms,
 )
 from .numerics import sqdist as sqdist
-from .recipe import Recipe, check_choice, check_positive, check_scalars, refuse_factory
-from .types import Array, Batch, SparseRows
+from .recipe import (
+    Recipe,
+    arguments_named,
+    check_choice,
+    check_positive,
+    check_scalars,
+    fields_of,
+    refuse_factory,
+)
+from .types import Array, Batch, Hooks, SparseRows
 
 __all__ = [
     "Kernel",
@@ -984,6 +992,15 @@ def check_custom(kernel: Kernel, data: Batch) -> None:
             f"{values[j, i]:g} for rows {rows[i]} and {rows[j]}: mend the function of "
             "kernels.custom, or take (k(x, z) + k(z, x).T) / 2"
         )
+
+
+def check_kernels(solver: Any, data: Batch) -> None:
+    """Raise for kernels of the user that are none on known rows, before a feature map."""
+    kernels = [*filter(holds_custom, arguments_named("kernel", solver))]
+    is_known = kernels and has_values(solver, data) and not is_traced()
+    if is_known and fields_of(solver).prepare is Hooks().prepare:
+        for kernel in kernels:
+            check_custom(as_kernel(kernel), data)
 
 
 def as_kernel(thing: Any) -> Kernel:

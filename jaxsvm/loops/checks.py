@@ -8,12 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
-from ..checks import has_values, is_class_number, shown
-from ..kernels import as_kernel, check_custom, holds_custom
+from ..checks import check_limit, has_values, is_class_number, shown
 from ..numerics import is_traced, shards
 from ..recipe import (
     Recipe,
-    arguments_named,
     check_choice,
     check_positive,
     fields_of,
@@ -22,7 +20,6 @@ from ..recipe import (
 )
 from ..types import (
     Batch,
-    Hooks,
     RunState,
     Sampler,
     Solver,
@@ -57,20 +54,14 @@ def check_data(data: Any) -> None:
 
 
 def check_arguments(
-    solver: Any,
-    key: Any,
-    state: Any,
-    sampler: Any,
-    probe: Any,
-    tol: Any,
-    seconds: Any,
-    progress: Any,
-    on_interrupt: Any,
+    solver: Any, key: Any, state: Any, sampler: Any, probe: Any, tol: Any, *how: Any
 ) -> None:
     """Raise for arguments of `fit` that are not valid, before anything is worked out.
 
     These are arguments of another type, numbers out of range, and a tolerance without a criterion.
+    The last ones are seconds, progress and on_interrupt.
     """
+    seconds, progress, on_interrupt = how
     if state is not None and not isinstance(state, RunState):
         raise TypeError(
             f"state must be the RunState of an earlier call, got {type(state).__name__}: pass "
@@ -139,9 +130,20 @@ def check_targets(solver: Any, data: Batch) -> None:
     validate = solver.hooks.validate
     if validate is not None and _is_known(data):
         validate(data)
-    wanted = solver.targets
-    _check_columns(wanted, data)
-    wanted = wanted[0] if isinstance(wanted, tuple) else wanted
+    several = isinstance(solver.targets, tuple)
+    wanted, columns = solver.targets if several else (solver.targets, None)
+    k = data.y.shape[1] if data.y.ndim > 1 else None
+    if columns is None and k is not None:
+        raise ValueError(
+            f"the rows have {k} targets each, and this solver takes one: wrap it, "
+            f"jaxsvm.multi_output(solver, outputs={k})"
+        )
+    if columns != k:
+        one = "and the rows have one: make them of y (n, k), or leave multi_output out"
+        raise ValueError(
+            f"this solver takes {columns} targets for each row, "
+            f"{one if k is None else f'the rows have {k}: say outputs={k}'}"
+        )
     if wanted in (None, "real") or not _is_known(data.y, data.weight):
         return
     y, weight = np.asarray(data.y), np.asarray(data.weight)
@@ -160,39 +162,6 @@ def check_targets(solver: Any, data: Batch) -> None:
         )
 
 
-def _check_columns(wanted: Any, data: Batch) -> None:
-    """Raise unless the rows have as many targets as the solver takes."""
-    if not isinstance(wanted, tuple):
-        if data.y.ndim > 1:
-            k = data.y.shape[1]
-            raise ValueError(
-                f"the rows have {k} targets each, and this solver takes one: wrap it, "
-                f"jaxsvm.multi_output(solver, outputs={k})"
-            )
-        return
-    if data.y.ndim < 2:
-        raise ValueError(
-            f"this solver takes {wanted[1]} targets for each row, and the rows have one: make them "
-            "of y (n, k), or leave multi_output out"
-        )
-    if data.y.shape[1] != wanted[1]:
-        k = data.y.shape[1]
-        raise ValueError(
-            f"this solver takes {wanted[1]} targets for each row, the rows have {k}: say "
-            f"outputs={k}"
-        )
-
-
-def check_kernels(solver: Any, data: Batch) -> None:
-    """Raise for kernels of the user that are none on known rows, before a feature map."""
-    kernels = [kernel for kernel in arguments_named("kernel", solver) if holds_custom(kernel)]
-    if not kernels or not _is_known(solver, data):
-        return
-    if fields_of(solver).prepare is Hooks().prepare:
-        for kernel in kernels:
-            check_custom(as_kernel(kernel), data)
-
-
 def check_drawn(sampler: Any, state: Any, step: int, count: int, n: int) -> None:
     """Raise if the sampler draws rows that do not exist, in steps whose loss is not a number."""
     index = np.zeros(0) if sampler.full_batch else np.asarray(sampler.draw(state, step, count))
@@ -206,20 +175,18 @@ def check_drawn(sampler: Any, state: Any, step: int, count: int, n: int) -> None
 
 def check_draws(solver: Solver, sampler: Any, n: int) -> None:
     """Raise if steps would take rows from one device to another."""
-    k, draws = shards(n), fields_of(sampler)
-    if k == 1 or solver.needs_all_rows or draws.full_batch:
+    k, blocks = shards(n), sampler.blocks
+    if k == 1 or solver.needs_all_rows or sampler.full_batch or blocks % k == n % blocks == 0:
         return
-    if draws.blocks % k == 0 and n % draws.blocks == 0:
-        return
-    if draws.blocks % k == 0:
+    if blocks % k == 0:
         raise ValueError(
-            f"the {n} rows do not divide into the {draws.blocks} blocks of {sampler}: lay them "
-            f"with jaxsvm.shard(data, blocks={draws.blocks})"
+            f"the {n} rows do not divide into the {blocks} blocks of {sampler}: lay them with "
+            f"jaxsvm.shard(data, blocks={blocks})"
         )
-    if draws.blocks > 1:
+    if blocks > 1:
         raise ValueError(
-            f"the rows lie on {k} devices, and {sampler} has {draws.blocks} blocks: take a "
-            f"multiple of {k} blocks"
+            f"the rows lie on {k} devices, and {sampler} has {blocks} blocks: take a multiple of "
+            f"{k} blocks"
         )
     raise ValueError(
         f"the rows lie on {k} devices, and {sampler} draws from all of them at once: draw in "
@@ -258,18 +225,6 @@ def check_probe(probe: Any) -> None:
         raise TypeError(
             "probe must be a function of the model, such as jaxsvm.error_on(test), "
             f"got {shown(probe)}"
-        )
-
-
-def check_limit(name: str, value: Any, signed: bool = False) -> None:
-    """Raise unless this is a number, >= 0 unless it is `signed`.
-
-    Infinity and None stand for no limit.
-    """
-    known = None if value is None else checks.number(name, value)
-    if known is not None and (np.isnan(known) or (known < 0 and not signed)):
-        raise ValueError(
-            f"{name} must be a number{'' if signed else ' of at least 0'}, got {known:g}"
         )
 
 

@@ -121,9 +121,8 @@ def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.nd
         check_target_digits(numbers("y", fields[1]), dtype, f"y of {name}")
         if isinstance(fields[0], np.ndarray):
             check_digits(fields[0], dtype)
-    weight = np.ones(x.shape[0], dtype)
-    if len(fields) == 3:
-        weight = as_real("weight", fields[2]).astype(dtype)
+    weight = fields[2] if len(fields) == 3 else np.ones(x.shape[0], dtype)
+    weight = as_real("weight", weight).astype(dtype)
     if y.shape != x.shape[:1] or weight.shape != x.shape[:1]:
         raise ValueError(
             f"{name} has {x.shape[0]} rows, targets of shape {y.shape} and weights "
@@ -134,27 +133,26 @@ def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.nd
 
 def _check(batch: Batch, name: str, task: str) -> None:
     """Raise for numbers that are not finite, negative weights and targets of another task."""
-    x = batch.x.value if isinstance(batch.x, SparseRows) else batch.x
-    for field, a in (("x", x), ("y", batch.y), ("weight", batch.weight)):
+    x, y, _, weight, *_ = batch
+    x = x.value if isinstance(x, SparseRows) else x
+    for field, a in (("x", x), ("y", y), ("weight", weight)):
         values = a.ravel() if a.dtype.itemsize >= 4 else a.ravel().astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             sqnorm = np.vdot(values, values)
-        if np.isfinite(sqnorm):
-            continue
-        row = np.argwhere(~np.isfinite(a.astype(np.float64)))[:1, 0]
-        # norms would overflow, and the model be wrong without an error
-        if not row.size:
+        if not np.isfinite(sqnorm):
+            row = np.argwhere(~np.isfinite(a.astype(np.float64)))[:1, 0]
+            if row.size:
+                raise ValueError(
+                    f"{field} of {name} holds a NaN or an infinity, first in row {row[0]}: "
+                    "drop or fill in such rows"
+                )
+            # norms would overflow, and the model be wrong without an error
             raise ValueError(
                 f"{field} of {name} is too large: its squares sum up to what {values.dtype} "
                 "cannot hold; scale it"
             )
-        raise ValueError(
-            f"{field} of {name} holds a NaN or an infinity, first in row {row[0]}: "
-            "drop or fill in such rows"
-        )
-    if (batch.weight < 0).any():
+    if (weight < 0).any():
         raise ValueError(f"{name} holds a weight below 0; 0 leaves a row out")
-    y = batch.y
     if task == "binary" and not (np.abs(y) == 1).all():
         raise ValueError(
             f"labels must be -1 and +1, {name} holds {y[np.abs(y) != 1][0]:g}; use "

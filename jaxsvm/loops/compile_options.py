@@ -43,8 +43,7 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
 
         @functools.wraps(function)
         def call(*args: Any, **keywords: Any) -> Any:
-            run = quick if _is_small((args, keywords)) else optimised
-            return run(*args, **keywords)
+            return (quick if _is_small((args, keywords)) else optimised)(*args, **keywords)
 
         result: Any = call
         result.lower, result.eval_shape = optimised.lower, optimised.eval_shape
@@ -56,8 +55,6 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
 
 
 def _is_small(arguments: Any) -> bool:
-    if is_traced(arguments) or jax.default_backend() != "cpu":
-        return False
-    if "xla_cpu" in os.environ.get("XLA_FLAGS", ""):
-        return False
-    return sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(arguments)) <= SMALL
+    is_plain = jax.default_backend() == "cpu" and "xla_cpu" not in os.environ.get("XLA_FLAGS", "")
+    size = sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(arguments))
+    return is_plain and size <= SMALL and not is_traced(arguments)

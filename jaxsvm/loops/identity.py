@@ -39,11 +39,9 @@ def origin_of(solver: Any, data: Batch | None, names: Any) -> np.ndarray:
     words = ((), ()) if names is None else (names.names, names.columns)
     # 0, 0.0 and False are one name
     plain = lambda name: repr(float(name) if isinstance(name, numbers.Real) else name)
-    named = [crc_of([*map(plain, each)]) if each else 0 for each in words]
-    known = [
-        crc_of(jax.tree.leaves(part)) if jax.tree.leaves(part) else 0 for part in (rows, weight)
-    ]
-    return np.array([*known, crc_of(space), crc_of(rest), *named], np.uint32)
+    parts = *map(jax.tree.leaves, (rows, weight)), *([*map(plain, each)] for each in words)
+    known = [crc_of(part) if part else 0 for part in parts]
+    return np.array([*known[:2], crc_of(space), crc_of(rest), *known[2:]], np.uint32)
 
 
 def crc_of(parts: list) -> int:
@@ -83,16 +81,14 @@ def check_origin(solver: Any, data: Batch, run: Any, new: np.ndarray) -> State:
         ValueError: it does. What is traced is not compared.
     """
     state = run.solver
-    if run.origin is None or is_traced(run.origin):
-        return state
-    old = np.asarray(run.origin)
+    is_known = run.origin is not None and not is_traced(run.origin)
+    old = np.asarray(run.origin) if is_known else np.zeros_like(new)
     different = (old != new) & (old != 0) & (new != 0)
     if not different.any():
         return state
     has = solver.has_sums(data)
     sums_of = getattr(state, "sums_of", ("rows", "numbers") if has else ())
-    of_rows, of_numbers = "rows" in sums_of, "numbers" in sums_of
-    different &= np.array([of_rows, has, True, of_numbers, True, True])
+    different &= np.array(["rows" in sums_of, has, True, "numbers" in sums_of, True, True])
     if hasattr(state, "restart") and different[3]:  # goes on with other numbers
         state, different[3] = state.restart(), False
     if different.any():
@@ -116,30 +112,22 @@ def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampl
 
     They match if structure, shapes and dtypes are equal.
     """
-    what = {
-        "solver": "another solver, or data of other shapes",
-        "sampler": "another sampler, or data of other shapes",
-        "pending": "batches of other rows",
-    }
     for part in parts:
         actual, expected = getattr(state, part), getattr(like, part)
-        shapes = [
-            [(jnp.shape(leaf), _kind(leaf)) for leaf in jax.tree.leaves(tree)]
-            for tree in (actual, expected)
-        ]
-        same = same_structure(actual, expected)
-        forms = [[shape for shape, _ in tree] for tree in shapes]
-        if same and forms[0] == forms[1] and shapes[0] != shapes[1]:
-            old, new = next((a[1], b[1]) for a, b in zip(*shapes, strict=True) if a != b)
+        leaves = [jax.tree.leaves(tree) for tree in (actual, expected)]
+        old, new = ([*map(jnp.shape, tree)] for tree in leaves)
+        if not same_structure(actual, expected) or old != new:
+            of_shapes = f"another {part}, or data of other shapes"
             raise ValueError(
-                f"state holds numbers of {old}, and this run computes in {new}: go on with rows "
-                "and settings (jax_enable_x64) of the precision that it was made with"
+                f"state comes from {'batches of other rows' if part == 'pending' else of_shapes}: "
+                "go on with the solver, sampler and data that it was made with"
             )
-        if not same or shapes[0] != shapes[1]:
-            raise ValueError(
-                f"state comes from {what[part]}: go on with the solver, sampler and "
-                "data that it was made with"
-            )
+        for kind, own in zip(*(map(_kind, tree) for tree in leaves), strict=True):
+            if kind != own:
+                raise ValueError(
+                    f"state holds numbers of {kind}, and this run computes in {own}: go on with "
+                    "rows and settings (jax_enable_x64) of the precision that it was made with"
+                )
 
 
 MOST_STEPS = 2**31 - 1  # the largest value of the step counter
@@ -158,9 +146,8 @@ def check_counters(state: Any, names: tuple[str, ...]) -> None:
                 "several runs in jax.vmap"
             )
         known = None if is_traced(value) else np.asarray(value)
-        if not jnp.issubdtype(jnp.result_type(value), jnp.integer) or (
-            known is not None and not 0 <= known <= MOST_STEPS
-        ):
+        is_whole = jnp.issubdtype(jnp.result_type(value), jnp.integer)
+        if not is_whole or not (known is None or 0 <= known <= MOST_STEPS):
             shown = "another type" if known is None else known
             raise ValueError(
                 f"state.{name} must be a whole number from 0 to {MOST_STEPS}, got {shown}: pass "

@@ -10,8 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checks import shown
+from ..checks import check_limit, shown
 from ..closures import Closure
+from ..kernels import check_kernels
 from ..recipe import (
     Recipe,
     as_static,
@@ -24,7 +25,6 @@ from ..recipe import (
 )
 from ..samplers import uniform
 from ..types import Batch, Solver
-from .checks import check_kernels, check_limit
 
 FREE = ("tol", "start")  # arguments that a run may change: its end, and what its first step reads
 SPACES = ("kernel", "phi", "space")  # those that say in which space a function lies

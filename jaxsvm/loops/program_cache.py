@@ -54,16 +54,14 @@ def cache_programs(folder: str | os.PathLike | None = None) -> str | None:
         '/home/me/.cache/jaxsvm'
     """
     config: Any = jax.config
-    if folder is None:
-        folder = config.jax_compilation_cache_dir or user_cache_folder()
-    path = os.path.expanduser(as_path("folder", folder))
+    default = config.jax_compilation_cache_dir or user_cache_folder()
+    path = os.path.expanduser(as_path("folder", default if folder is None else folder))
     try:
         if path.startswith("~"):
             raise FileNotFoundError(errno.ENOENT, "there is no home folder")
         path = os.path.abspath(path)
         os.makedirs(path, mode=0o700, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
+        tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
         warnings.warn(
             f"compiled programs are not kept, as {path} cannot be written ({error.strerror}): "
@@ -71,27 +69,20 @@ def cache_programs(folder: str | os.PathLike | None = None) -> str | None:
             stacklevel=caller_stacklevel(),
         )
         return None
-    settings = {**SETTINGS, "jax_compilation_cache_dir": path}
-    was_on = all(getattr(config, name) == value for name, value in settings.items())
-    for name, value in settings.items():
+    for name, value in {**SETTINGS, "jax_compilation_cache_dir": path}.items():
         config.update(name, value)
         os.environ[name.upper()] = str(value)
-    if not was_on:
-        reset_cache()  # JAX reads the settings at its first program only
+    reset_cache()  # JAX reads the settings at its first program only
     return path
 
 
 def user_cache_folder() -> str:
     """The folder `jaxsvm` in the platform's cache folder of the user."""
-    home = os.path.expanduser("~")
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
-    elif sys.platform == "darwin":
-        base = os.path.join(home, "Library", "Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME", "")
-        # a relative path is to be ignored, by the XDG specification
-        base = base if os.path.isabs(base) else os.path.join(home, ".cache")
+    places = {"win32": ("LOCALAPPDATA", "AppData/Local"), "darwin": ("", "Library/Caches")}
+    variable, place = places.get(sys.platform, ("XDG_CACHE_HOME", ".cache"))
+    base = os.environ.get(variable, "")
+    # a relative path is to be ignored, by the XDG specification
+    base = base if os.path.isabs(base) else os.path.join(os.path.expanduser("~"), place)
     return os.path.join(base, "jaxsvm")
 
 
@@ -103,14 +94,11 @@ def release_programs() -> None:
     takes up to 114 maps of memory; without room for another, XLA crashes. JAX compiles anew what is
     still in use. Functions of other packages keep their programs. It is for Linux alone.
     """
-    if next(_calls) % 256:
+    if next(_calls) % 256 or not os.path.exists("/proc/self/maps"):
         return
-    try:
-        with open("/proc/self/maps", "rb") as maps:
-            if sum(1 for _ in maps) <= MOST_MAPS:
-                return
-    except OSError:
-        return
+    with open("/proc/self/maps", "rb") as maps:
+        if sum(1 for _ in maps) <= MOST_MAPS:
+            return
     package, compiled = __name__.split(".")[0], (type(jax.jit(len)), FunctionType)
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(package)]
     for value in [value for module in modules for value in list(vars(module).values())]:

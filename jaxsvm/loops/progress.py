@@ -23,30 +23,25 @@ class Bar:
         """Draw the bar at `count`, ten times a second at most."""
         now, total = time.monotonic(), self.total
         note = f", {note}" if note else ""
+        # the parts after the first, which holds the compilation, tell the time left
+        self.first = self.first or (now, count)
+        seconds, done = now - self.first[0], count - self.first[1]
         if total is None:
             self.line = f"\r{count} {self.unit}{note} "
         else:
             full = 24 * count // max(total, 1)
             bar = f"[{'#' * full}{'.' * (24 - full)}]"
-            left = self._left(now, count, total)
+            left = f", {seconds * (total - count) / max(done, 1):.0f} s left"
+            left = left if done or count >= total else ""
             self.line = f"\r{bar} {count}/{total} {self.unit}{note}{left} "
         if now - self.last_drawn >= 0.1:
             self.last_drawn = now
             self._draw()
 
-    def _left(self, now: float, count: int, total: int) -> str:
-        """The estimated time left, by the parts after the first, which holds the compilation."""
-        if self.first is None:
-            self.first = now, count
-        seconds, done = now - self.first[0], count - self.first[1]
-        if not done and count < total:
-            return ""
-        left = seconds * (total - count) / max(done, 1)
-        return f", {left:.0f} s left"
-
     def close(self) -> None:
-        """Draw the last count, and end the line."""
-        self._draw("\n")
+        """Draw the last count, and end the line, if there is one."""
+        if self.line:
+            self._draw("\n")
 
     def _draw(self, end: str = "") -> None:
         # a stream that is closed, full or None does not end the run

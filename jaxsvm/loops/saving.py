@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import models
-from ..checks import caller_stacklevel, shown
+from ..checks import as_path, caller_stacklevel
 from ..files import check_target
 from ..types import Fit
 
@@ -53,14 +53,12 @@ class Saver:
             FileNotFoundError: the folder does not exist.
             OSError: a folder, a pipe, a device.
         """
-        if path is not None and not isinstance(path, str | bytes | os.PathLike):
-            raise TypeError(f"save must be the path of a file, got {shown(path)}")
-        self.path = None if path is None else os.fsdecode(path)
+        self.path: Any = None if path is None else as_path("save", path)
         self.error: OSError | None = None
         self.unsaved: Any = None  # the state whose saving Ctrl-C cut short
         self.warned = False
-        if self.path is not None:
-            check_target(self.path)
+        if path is not None:
+            check_target(path)
         self.version = self._version()  # as this run knows the file
 
     def _version(self) -> tuple[int, int] | None:
@@ -81,18 +79,16 @@ class Saver:
 
     def save(self, state: Any) -> None:
         """Save a state; warn of the first failure only, and try again with the next state."""
-        if self.path is None:
-            return
-        self.unsaved = state
-        self.write(lambda path: models.save(path, state))
-        self.unsaved = None
+        if self.path is not None:
+            self.unsaved = state
+            self.write(lambda path: models.save(path, state))
+            self.unsaved = None
 
     def write(self, writer: Callable[[str], None]) -> None:
         """Call `writer` with the path; warn of its first failure only.
 
         A file that another run has written meanwhile is left as it is, which is a failure, too.
         """
-        assert self.path is not None
         try:
             if self._version() not in (None, self.version):
                 raise OSError("another run has written this file meanwhile: save each to its own")
@@ -107,11 +103,9 @@ class Saver:
                 self.warned = True
                 # a filter may turn the warning into an error, which would end the run
                 with contextlib.suppress(UserWarning):
-                    warnings.warn(
-                        f"the state could not be saved to {self.path} ({error}): the run goes on, "
-                        "the next state is tried again",
-                        stacklevel=caller_stacklevel(),
-                    )
+                    what = f"the state could not be saved to {self.path} ({error})"
+                    goes_on = "the run goes on, the next state is tried again"
+                    warnings.warn(f"{what}: {goes_on}", stacklevel=caller_stacklevel())
 
     def finish(self, run: Fit, *, raises: bool = False) -> Fit:
         """The run, provided that its last state was saved.
@@ -127,10 +121,8 @@ class Saver:
         if self.unsaved is not None:
             self.save(self.unsaved)
         if raises:
-            interrupt: Any = KeyboardInterrupt(
-                f"{run.status} (the run is in the field run of this exception; with "
-                "on_interrupt='return' it is returned)"
-            )
+            where = "in the field run of this exception; with on_interrupt='return' it is returned"
+            interrupt: Any = KeyboardInterrupt(f"{run.status} (the run is {where})")
             interrupt.run = run
             raise interrupt from self.error
         if self.error is None:

@@ -13,9 +13,10 @@ import numpy as np
 from ..checks import integer, shown
 from ..checks import key as check_key
 from ..data.fold_numbers import folds as make_folds
+from ..kernels import check_kernels
 from ..recipe import Recipe, check_choice, fields_of, is_kind
 from ..types import Array, Batch, JointLoss, check_weights, row_weights
-from .checks import check_kernels, check_solver, check_targets
+from .checks import check_solver, check_targets
 
 SCORES = ("error", "risk", "log_loss", "brier", "auc")
 SEARCHES = ("grid", "race")

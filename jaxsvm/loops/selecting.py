@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_number, integer
+from ..checks import as_number, check_limit, integer
 from ..flags import despite_flags
 from ..models import classes_of
 from ..numerics import is_traced
 from ..recipe import check_positive, fields_of
 from ..types import Array, Batch
 from ..wrappers.paths import certificate_of
-from .checks import check_limit, whole_number
+from .checks import whole_number
 from .fits import refit, run_fits
 from .grid_runs import Grid, GridJob
 from .race import run_race

@@ -56,20 +56,17 @@ class Table(NamedTuple):
             near = tuple(slice(max(i - 1, 0), i + 2) for i in place)
             around = finite_values[near].ravel().tolist()
             around.remove(finite_values[tuple(place)])
+            sizes = [-axis[i] for axis, i in zip(numbers, place, strict=True)]
             # exact sums: the order of the points does not matter
-            return math.fsum(around) / max(len(around), 1), *(
-                -axis[i] for axis, i in zip(numbers, place, strict=True)
-            )
+            return math.fsum(around) / max(len(around), 1), *sizes
 
         return tuple(min(minima.tolist(), key=order))
 
     @property
     def best(self) -> dict[str, float]:
         """The numbers of the axes at `place`."""
-        return {
-            name: float(numbers[i])
-            for (name, numbers), i in zip(self.axes.items(), self.place, strict=True)
-        }
+        pairs = zip(self.axes.items(), self.place, strict=True)
+        return {name: float(numbers[i]) for (name, numbers), i in pairs}
 
     def __str__(self) -> str:
         """A grid: rows are the first axis, columns the second, blocks the others.
@@ -217,8 +214,7 @@ def sweep(
     if not axes:
         raise ValueError("sweep needs at least one axis, such as lam=jnp.logspace(-6, 0, 8)")
     axes = {name: _axis(name, numbers) for name, numbers in axes.items()}
-    if chunk is not None:
-        integer("chunk", chunk, 1)
+    integer("chunk", 1 if chunk is None else chunk, 1)
     if memory is not None:
         check_positive(memory=memory)
     memory = math.inf if memory is None else as_number("memory", memory)
@@ -233,8 +229,21 @@ def sweep(
 
     on_one: tuple = run_part, 1, lambda a, spec: a, None
     program_of, devices, place, dealt = on_one if mesh is None else _on_mesh(run_part, mesh)
-    grid = Grid.over(axes)
+    first, *others = axes.values()
+    shape = tuple(map(len, axes.values()))
+    (k, *rest), cells = shape, math.prod(shape)
+    check_bytes(f"{cells:,} cells of a sweep", 64 * cells, "take fewer numbers for an axis")
+    # the points of the other axes
+    columns = tuple(map(jnp.stack, zip(*itertools.product(*others), strict=True)))
+    to_grid = lambda a: jnp.moveaxis(a, 0, 1).reshape(*shape, *a.shape[2:])
     plans: dict[tuple, tuple] = {}
+
+    def jobs_of(width):
+        """The arguments of each call: `width` numbers, the last one repeated, and a point."""
+        chunks = np.minimum(np.arange(-(-k // width) * width), k - 1).reshape(-1, width)
+        at = lambda i: tuple(place(a[i], EVERYWHERE) for a in columns)
+        points = map(at, range(math.prod(rest)))
+        return [(place(first[i], dealt), point) for point in points for i in chunks]
 
     def plan(args, kwargs):
         """The plan for arguments of these types, compiled once, and the arguments."""
@@ -243,17 +252,18 @@ def sweep(
         leaves, tree = jax.tree.flatten((args, kwargs))
         types = tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
         if types not in plans:
-            job = lambda width: grid.jobs(width * devices, place, dealt)[0]
-            lower = lambda width: program_of.lower(*job(width), args, kwargs)
-            k, threads = -(-grid.shape[0] // devices), processors() if mesh is None else 1
-            plans[types] = widest_program(lower, min(chunk or k, k), memory, threads)
+            lower = lambda width: program_of.lower(*jobs_of(width * devices)[0], args, kwargs)
+            most, threads = -(-k // devices), processors() if mesh is None else 1
+            plans[types] = widest_program(lower, min(chunk or most, most), memory, threads)
         return *plans[types], args, kwargs
 
     def run(*args, **kwargs):
-        if is_traced(args, kwargs, axes):
-            return grid.in_program(lambda *part: run_part(*part, args, kwargs))
+        if is_traced(args, kwargs, axes):  # a loop over the other axes
+            body = lambda _, point: (None, run_part(first, point, args, kwargs))
+            results = lax.scan(body, None, columns, length=math.prod(rest))[1]
+            return jax.tree.map(to_grid, results)
         program, width, threads, _, args, kwargs = plan(args, kwargs)
-        jobs = grid.jobs(width * devices, place, dealt)
+        jobs = jobs_of(width * devices)
         bar = Progress(len(jobs), 0, "parts", progress and len(jobs) > 1)
 
         def work(job):
@@ -266,7 +276,11 @@ def sweep(
         if mesh is not None:  # from all devices to one of this process
             here = lambda a: jax.device_put(a, NamedSharding(a.sharding.mesh, EVERYWHERE))
             results = jax.tree.map(lambda a: here(a).addressable_data(0), results)
-        return grid.join(results, width * devices)
+        n = len(jobs) // math.prod(rest)  # of each point
+        whole = lambda parts, i: jnp.concatenate(parts[i : i + n])[:k]
+        points = range(0, len(jobs), n)
+        join = lambda *parts: to_grid(jnp.stack([whole(parts, i) for i in points]))
+        return jax.tree.map(join, *results)
 
     run.memory = lambda *args, **kwargs: plan(args, kwargs)[3]  # type: ignore[attr-defined]
     return run
@@ -299,55 +313,6 @@ def _on_mesh(run_part: Callable, mesh: Any) -> tuple[Any, int, Callable, Partiti
         return a if is_there else jax.device_put(a, NamedSharding(mesh, spec))
 
     return program, mesh.shape[axis], place, dealt
-
-
-class Grid(NamedTuple):
-    """The points of a sweep: the numbers of the first axis, and points of the other axes."""
-
-    shape: tuple[int, ...]  # numbers of each axis
-    values: Array  # (k,) numbers of the first axis
-    columns: tuple[Array, ...]  # for each other axis its number at each of their points
-
-    @classmethod
-    def over(cls, axes: dict[str, Array]) -> Grid:
-        """The grid of all combinations of the numbers of the axes."""
-        values, *others = axes.values()
-        shape = tuple(a.shape[0] for a in axes.values())
-        cells = math.prod(shape)
-        check_bytes(f"{cells:,} cells of a sweep", 64 * cells, "take fewer numbers for an axis")
-        columns = zip(*itertools.product(*others), strict=True)
-        return cls(shape, values, tuple(jnp.stack(column) for column in columns))
-
-    def jobs(self, width: int, place: Callable, dealt: Any) -> list[tuple[Array, tuple]]:
-        """The arguments of each call of the program: `width` numbers, and a point of the others.
-
-        The last chunk of the first axis repeats its last number.
-        """
-        k = self.shape[0]
-        chunks = np.minimum(np.arange(-(-k // width) * width), k - 1).reshape(-1, width)
-        at = lambda i: tuple(place(a[i], EVERYWHERE) for a in self.columns)
-        points = map(at, range(math.prod(self.shape[1:])))
-        return [(place(self.values[i], dealt), point) for point in points for i in chunks]
-
-    def join(self, results: list, width: int) -> Any:
-        """The results of all jobs as one tree, with a leading axis for each axis of the grid."""
-        k, n = self.shape[0], -(-self.shape[0] // width)
-
-        def join_parts(*parts):
-            rows = [jnp.concatenate(parts[i : i + n])[:k] for i in range(0, len(parts), n)]
-            return self.to_grid(jnp.stack(rows))
-
-        return jax.tree.map(join_parts, *results)
-
-    def in_program(self, run_part: Callable) -> Any:
-        """The results of all points as part of a program, which loops over the other axes."""
-        part = lambda _, point: (None, run_part(self.values, point))
-        results = lax.scan(part, None, self.columns, length=math.prod(self.shape[1:]))[1]
-        return jax.tree.map(self.to_grid, results)
-
-    def to_grid(self, a: Array) -> Array:
-        """(points, first axis, ...) -> (first axis, the other axes, ...)."""
-        return jnp.moveaxis(a, 0, 1).reshape(*self.shape, *a.shape[2:])
 
 
 def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:

@@ -26,16 +26,15 @@ def may_overlap(lowered: Any) -> bool:
     Args:
         lowered: from the `lower` of a function under `jax.jit`.
     """
-    calls = re.findall(r"@lapack_(\w+)", lowered.as_text())
-    return all("trsm" in call for call in calls)  # triangular systems are solved by one thread
+    # triangular systems are solved by one thread
+    return all("trsm" in call for call in re.findall(r"@lapack_(\w+)", lowered.as_text()))
 
 
 def processors() -> int:
     """The number of programs that may run at the same time: processors of this process on a CPU."""
     if jax.default_backend() != "cpu":
         return 1
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Limits:
@@ -58,25 +57,20 @@ class Limits:
         return self.event.is_set() or self.out_of_time
 
 
-class Progress:
+class Progress(Bar):
     """Counts jobs on a bar, for several threads."""
 
     def __init__(self, total: int, done: int, name: str, shown: bool) -> None:
         """The bar, if it is shown; `name` is that of the jobs."""
-        self.bar = Bar(total, name) if shown else None
-        self.done, self.lock = done, threading.Lock()
+        super().__init__(total, name)
+        self.done, self.shown, self.lock = done, shown, threading.Lock()
 
     def add(self, count: int) -> None:
         """So many more jobs are done."""
         with self.lock:
             self.done += count
-            if self.bar:
-                self.bar.show(self.done)
-
-    def close(self) -> None:
-        """End the line."""
-        if self.bar:
-            self.bar.close()
+            if self.shown:
+                self.show(self.done)
 
 
 def run_jobs(work: Callable, jobs: list, threads: int, limits: Limits) -> list:

@@ -46,11 +46,11 @@ def test_ten_loops_compile_one_program_each():
         lambda k: jaxsvm.pegasos(0.1, bias="free"),
     ]
     for make in loops:
-        before = stepping._checked_update._cache_size()
+        before = stepping._update._cache_size()
         state = make(0).init(KEY, DATA)
         for k in range(4):
             state, _ = jaxsvm.step(make(k), state, rows(k))
-        assert stepping._checked_update._cache_size() - before <= 1
+        assert stepping._update._cache_size() - before <= 1
         events = listen()
         jaxsvm.step(make(3), state, rows(4))
         assert not [event for event in events if "backend_compile" in event]
@@ -93,7 +93,7 @@ def test_a_solver_of_closures_is_released():
     del solver, held
     for k in range(stepping.MOST_ARGUMENTS + 1):
         jaxsvm.step(jaxsvm.pegasos(0.1 + k), state, rows(0))
-    stepping._checked_update.clear_cache()
+    stepping._update.clear_cache()
     jax.clear_caches()
     gc.collect()
     assert reference() is None
@@ -105,7 +105,7 @@ def test_batches_are_checked():
     jaxsvm.step(solver, state, rows(0))
     with pytest.raises(ValueError, match="one target and one weight for each of its 1 rows"):
         jaxsvm.step(solver, state, rows(0)._replace(weight=jnp.ones(2)))
-    with pytest.raises(TypeError, match="batch must be a Batch, got tuple"):
+    with pytest.raises(TypeError, match="batch must be a Batch, .*got tuple"):
         jaxsvm.step(solver, state, (1, 2))
     with pytest.raises(TypeError, match="must be an array, got"):
         jaxsvm.step(solver, state, rows(0)._replace(x=[[1.0, 2.0, 3.0]]))
