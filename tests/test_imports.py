@@ -29,7 +29,7 @@ LAYERS = (
         "models",
         "samplers",
     ),
-    ("objectives", "features", "budget", "implicit"),
+    ("objectives", "features", "budget", "implicit", "old"),
     ("spaces",),
     ("engines",),
     ("wrappers",),

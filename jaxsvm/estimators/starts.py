@@ -12,8 +12,8 @@ import numpy as np
 
 from ..engines.coordinate_ascent import CoordinateState, dual_coef
 from ..engines.dual_qp import DualState
-from ..loops.old import as_argument
 from ..numerics import accum_dtype
+from ..old import as_argument
 from ..recipe import Recipe, fields_of, skip_validation, unwrap_static
 from ..types import Array, Batch, Solver, same_structure
 from ..wrappers.problems import MaskedState

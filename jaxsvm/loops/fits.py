@@ -14,13 +14,13 @@ from jax import lax
 
 from ..numerics import accum_dtype, depends_on
 from ..objectives import decision_values
+from ..old import Old, as_argument
 from ..recipe import fields_of, skip_validation, unwrap_static
 from ..samplers import uniform
 from ..types import Array, Batch, SparseRows, row_weights, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
 from .fitting import MANY_ROWS, MEMORY, Inputs, begin, fit, has_no_map, rows_that_fit
 from .grid_runs import Grid, GridJob, held_rows
-from .old import Old, as_argument
 from .threads import may_overlap, run_jobs
 
 

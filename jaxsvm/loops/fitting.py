@@ -26,6 +26,7 @@ from ..models import classes_of
 from ..numerics import accum_dtype, in_mesh_of, is_traced, pack_rows, shards, two_sum
 from ..numerics.sparse_products import MIN_ROWS
 from ..objectives import Probe, decision_values
+from ..old import adapted, as_argument
 from ..recipe import (
     check_positive,
     unwrap_static,
@@ -60,7 +61,6 @@ from .checks import (
 )
 from .compile_options import jit_by_size
 from .identity import check_counters, check_like, check_origin, origin_of
-from .old import adapted, as_argument
 from .program_cache import release_programs
 from .progress import Bar
 from .saving import Saver

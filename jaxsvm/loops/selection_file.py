@@ -12,8 +12,8 @@ import numpy as np
 
 from ..files import atomic_path, open_npz
 from ..files.npz import is_damage
+from ..old import words_of
 from .identity import crc_of
-from .old import words_of
 from .saving import SaveError, Saver
 
 FORMAT = "jaxsvm select 3"

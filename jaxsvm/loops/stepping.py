@@ -9,10 +9,10 @@ import jax.numpy as jnp
 
 from ..flags import despite_flags
 from ..numerics import accum_dtype, in_mesh_of, is_traced
+from ..old import as_argument
 from ..recipe import unwrap_static
 from ..types import Batch, Info, Solver, State, check_batch, same_structure
 from .checks import check_solver
-from .old import as_argument
 
 
 @despite_flags

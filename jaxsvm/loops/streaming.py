@@ -29,6 +29,7 @@ from ..models import classes_of
 from ..numerics import accum_dtype, depends_on
 from ..numerics.sharding import ROWS, auto_axes, example_mesh, split_rows
 from ..objectives import Probe
+from ..old import Old, as_argument
 from ..recipe import check_choice, fields_of, register, unwrap_static
 from ..samplers import uniform
 from ..types import (
@@ -55,7 +56,6 @@ from .checks import (
 from .chunks import FirstNames, HostChunk, host_chunks
 from .fitting import add_info, conclude, curve_row, empty_sums, rows_of_curve
 from .identity import MOST_STEPS, check_counters, check_like, check_origin, origin_of
-from .old import Old, as_argument
 from .progress import Bar
 from .saving import Saver
 

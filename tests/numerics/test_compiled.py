@@ -13,7 +13,7 @@ from jax import lax
 
 import jaxsvm
 from jaxsvm import samplers
-from jaxsvm.loops.old import Old
+from jaxsvm.old import Old
 
 loops = importlib.import_module("jaxsvm.loops.fitting")  # the package has a function of this name
 

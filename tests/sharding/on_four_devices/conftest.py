@@ -12,7 +12,7 @@ from jaxsvm.loops.feeds import choose_feed
 from jaxsvm.loops.loop import run_chunk
 
 import jaxsvm
-from jaxsvm.loops.old import as_argument
+from jaxsvm.old import as_argument
 from jaxsvm.recipe import fields_of
 
 COLUMNS = 123  # as a9a has them

@@ -10,10 +10,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checks import check_limit, shown
-from ..closures import Closure
-from ..kernels import check_kernels
-from ..recipe import (
+from .checks import check_limit, shown
+from .closures import Closure
+from .kernels import check_kernels
+from .recipe import (
     Recipe,
     as_static,
     cast,
@@ -23,8 +23,8 @@ from ..recipe import (
     skip_validation,
     unwrap_static,
 )
-from ..samplers import uniform
-from ..types import Batch, Solver
+from .samplers import uniform
+from .types import Batch, Solver
 
 FREE = ("tol", "start")  # arguments that a run may change: its end, and what its first step reads
 SPACES = ("kernel", "phi", "space")  # those that say in which space a function lies
