@@ -66,8 +66,40 @@ class Old:
         return hasattr(jax.eval_shape(self.init, jax.random.key(0), data), "sums_of")
 
     def words(self) -> tuple[list, list]:
-        """As `words_of`."""
-        return words_of(self.call)
+        """What it is, as words and arrays: its kernels and feature maps, and all else.
+
+        Functions count by their names.
+        """
+        space: list = []
+        rest: list = []
+
+        def add(thing: Any, words: list) -> None:
+            thing = unwrap_static(thing)
+            if isinstance(thing, Recipe):
+                factory, args, kwargs = thing.call()
+                words.append(f"{factory.__module__}.{factory.__qualname__}")
+                for name, value in (
+                    inspect.signature(factory).bind(*args, **kwargs).arguments.items()
+                ):
+                    if name not in FREE:
+                        add(value, space if name in SPACES else words)
+            elif isinstance(thing, functools.partial):
+                add((thing.func, thing.args, thing.keywords), words)
+            elif isinstance(thing, Closure):
+                add((thing.template.function, thing.values), words)
+            elif not jax.tree_util.all_leaves([thing]):
+                for part in jax.tree.leaves(thing, is_leaf=lambda node: isinstance(node, Recipe)):
+                    add(part, words)
+            elif isinstance(thing, float | complex) or hasattr(thing, "dtype"):
+                words.append(np.asarray(thing) if isinstance(thing, float | complex) else thing)
+            elif callable(thing):
+                name = getattr(thing, "__qualname__", type(thing).__qualname__)
+                words.append(f"{getattr(thing, '__module__', '')}.{name}")
+            else:
+                words.append(repr(thing))
+
+        add(self.call, rest)
+        return space, rest
 
 
 def adapted(solver: Any, sampler: Any, tol: Any, dtype: Any) -> tuple[Old, Old, Any]:
@@ -99,38 +131,3 @@ def adapted(solver: Any, sampler: Any, tol: Any, dtype: Any) -> tuple[Old, Old, 
 def as_argument(node: Any, dtype: Any) -> Any:
     """A solver, sampler or probe as an argument of a program, whose numbers are cast to `dtype`."""
     return cast(as_static(node), dtype)
-
-
-def words_of(thing: Any) -> tuple[list, list]:
-    """What a call is, as words and arrays: its kernels and feature maps, and all else.
-
-    Functions count by their names.
-    """
-    space: list = []
-    rest: list = []
-
-    def add(thing: Any, words: list) -> None:
-        thing = unwrap_static(thing)
-        if isinstance(thing, Recipe):
-            factory, args, kwargs = thing.call()
-            words.append(f"{factory.__module__}.{factory.__qualname__}")
-            for name, value in inspect.signature(factory).bind(*args, **kwargs).arguments.items():
-                if name not in FREE:
-                    add(value, space if name in SPACES else words)
-        elif isinstance(thing, functools.partial):
-            add((thing.func, thing.args, thing.keywords), words)
-        elif isinstance(thing, Closure):
-            add((thing.template.function, thing.values), words)
-        elif not jax.tree_util.all_leaves([thing]):
-            for part in jax.tree.leaves(thing, is_leaf=lambda node: isinstance(node, Recipe)):
-                add(part, words)
-        elif isinstance(thing, float | complex) or hasattr(thing, "dtype"):
-            words.append(np.asarray(thing) if isinstance(thing, float | complex) else thing)
-        elif callable(thing):
-            name = getattr(thing, "__qualname__", type(thing).__qualname__)
-            words.append(f"{getattr(thing, '__module__', '')}.{name}")
-        else:
-            words.append(repr(thing))
-
-    add(thing, rest)
-    return space, rest

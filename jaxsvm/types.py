@@ -473,7 +473,7 @@ class Fit(NamedTuple):
     info: Curve
     tol: Array  # ()  nan if there was no tolerance
     # ()  bool, of decision values at some training rows and of the last loss
-    values_finite: Array | None = None
+    values_finite: Any = True
     # ()  int32, why the host ended the run: STEPS, SECONDS or INTERRUPTED; None: STEPS
     ended: Array | None = None
     classes: Any = None  # what `predict` gives, `models.Classes`
@@ -563,9 +563,7 @@ class Fit(NamedTuple):
     def _finite_runs(self) -> np.ndarray:
         """Whether each of a batch of runs is finite."""
         shape = np.shape(self.state.done)
-        finite = np.ones(shape, bool)
-        if self.values_finite is not None:
-            finite &= np.asarray(self.values_finite)
+        finite = np.ones(shape, bool) & np.asarray(self.values_finite)
         for leaf in inexact_leaves(self.model):
             # a part of the model that all runs share has no axes of the batch
             own_axes = shape if leaf.shape[: len(shape)] == shape else ()

@@ -31,14 +31,10 @@ class Grid(NamedTuple):
         rest = [cell[::-1] for cell in zip(*map(np.ravel, others), strict=True)] or [()]
         return [[(int(i), *map(int, cell)) for i in self.order[0]] for cell in rest]
 
-    def numbers(self, cell: tuple[int, ...]) -> dict[str, Any]:
-        """The numbers of a cell by axis, as Python's."""
-        pairs = zip(self.axes.items(), cell, strict=True)
-        return {name: values[i].item() for (name, values), i in pairs}
-
     def solver(self, cell: tuple[int, ...]) -> Any:
-        """The solver of a cell."""
-        return self.maker(**self.numbers(cell))
+        """The solver of a cell, of Python's numbers."""
+        pairs = zip(self.axes.items(), cell, strict=True)
+        return self.maker(**{name: values[i].item() for (name, values), i in pairs})
 
     def without(self, fold: int) -> Batch:
         """The data with weight 0 for the rows of a fold."""

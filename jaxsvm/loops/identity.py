@@ -31,15 +31,17 @@ def origin_of(solver: Any, data: Batch | None, names: Any) -> np.ndarray:
             Many rows are read only where the state holds sums over them.
         names: of classes and columns, `models.Classes`; None: not known.
     """
+    rows = [] if data is None else [data.y, data.query]
     if data is not None and data.y.shape[0] > MANY and not solver.has_sums(data):
-        data = None
-    rows, weight = ((), ()) if data is None else ((data.y, data.query), data.weight)
-    rows = rows if data is None or isinstance(data, Lifted) else (data.x, *rows)
+        rows = []
+    elif not isinstance(data, Lifted | None):
+        rows.append(data.x)
     space, rest = solver.words()
     words = ((), ()) if names is None else (names.names, names.columns)
     # 0, 0.0 and False are one name
     plain = lambda name: repr(float(name) if isinstance(name, numbers.Real) else name)
-    parts = *map(jax.tree.leaves, (rows, weight)), *([*map(plain, each)] for each in words)
+    weight = [] if data is None else [data.weight]
+    parts = jax.tree.leaves(rows), weight, *([*map(plain, each)] for each in words)
     known = [crc_of(part) if part else 0 for part in parts]
     return np.array([*known[:2], crc_of(space), crc_of(rest), *known[2:]], np.uint32)
 
@@ -86,9 +88,11 @@ def check_origin(solver: Any, data: Batch, run: Any, new: np.ndarray) -> State:
     different = (old != new) & (old != 0) & (new != 0)
     if not different.any():
         return state
-    has = solver.has_sums(data)
-    sums_of = getattr(state, "sums_of", ("rows", "numbers") if has else ())
-    different &= np.array(["rows" in sums_of, has, True, "numbers" in sums_of, True, True])
+    both = ("rows", "numbers") if solver.has_sums(data) else ()
+    sums_of = getattr(state, "sums_of", both)
+    # samplers hold the weights
+    holds = "rows" in sums_of, True, True, "numbers" in sums_of, True, True
+    different &= np.array(holds)
     if hasattr(state, "restart") and different[3]:  # goes on with other numbers
         state, different[3] = state.restart(), False
     if different.any():

@@ -89,12 +89,12 @@ def user_cache_folder() -> str:
 def release_programs() -> None:
     """Clear the caches of the package's compiled functions if the process has many memory maps.
 
-    Every 256th call looks at that.
+    Every 64th call looks at that.
     They keep the programs of functions that are gone, such as a probe of each turn of a loop. Each
     takes up to 114 maps of memory; without room for another, XLA crashes. JAX compiles anew what is
     still in use. Functions of other packages keep their programs. It is for Linux alone.
     """
-    if next(_calls) % 256 or not os.path.exists("/proc/self/maps"):
+    if next(_calls) % 64 or not os.path.exists("/proc/self/maps"):
         return
     with open("/proc/self/maps", "rb") as maps:
         if sum(1 for _ in maps) <= MOST_MAPS:

@@ -92,8 +92,8 @@ def select(
             replaced by a cache of its rows in each fit. For other solvers the bound of the
             temporaries of a program, as of `sweep`.
         threads: fits at the same time; None: the number of processors.
-        seconds: start no other fit after this time. Cells that were not completed are nan; if there
-            is no other, a ValueError says so.
+        seconds: start no other program of fits after this time. Cells that were not completed are
+            nan; if there is no other, a ValueError says so.
         save: path of a file that holds all finished fits. A call with the same arguments goes on
             from it, with the same result. It belongs to the rows, the folds and the axes, and to
             the solver of the first cell.

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..files import atomic_path, open_npz
 from ..files.npz import is_damage
-from ..old import words_of
+from ..old import Old
 from .identity import crc_of
 from .saving import SaveError, Saver
 
@@ -148,5 +148,5 @@ class ResultFile:
 
 def digest(*parts: Any) -> str:
     """A number that differs for other arrays, numbers and names of functions."""
-    space, rest = words_of(parts)
+    space, rest = Old(parts).words()
     return f"{crc_of([*space, *rest]):08x}"

@@ -56,6 +56,7 @@ from .checks import (
 from .chunks import FirstNames, HostChunk, host_chunks
 from .fitting import add_info, conclude, curve_row, empty_sums, rows_of_curve
 from .identity import MOST_STEPS, check_counters, check_like, check_origin, origin_of
+from .program_cache import release_programs
 from .progress import Bar
 from .saving import Saver
 
@@ -309,6 +310,7 @@ def _begin(
             f"of {batch} rows: give another batch_size; or, to go on from a state, fewer devices"
         )
     like, dtype = no_rows(first, 1), accum_dtype(first.x)
+    release_programs()
     old = Old(as_argument(solver, dtype))
     per_row = old.has_row_entries(like)
     if per_row and mesh is not None:
