@@ -249,13 +249,13 @@ def stream(
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
                     now, curve = result[0], curve + result[1]
                     if saver.path is not None:
-                        saver.save(_on_devices(plan, now))
+                        saver.save(_on_devices(plan, names, now))
                 if bar:
                     text = f"loss {float(curve[-1].loss):.3g}"
                     bar.show(int(now.chunks) - int(start.chunks), text)
         except KeyboardInterrupt:
             ended = True  # the result of the last complete chunk is kept
-        end: Any = state if state is not None and now is start else _on_devices(plan, now)
+        end: Any = state if state is not None and now is start else _on_devices(plan, names, now)
         ended |= interrupt.requested
         # a second Ctrl-C does not lose the run
         with DeferredInterrupt() if ended else contextlib.nullcontext():
@@ -275,7 +275,6 @@ class StreamPlan(NamedTuple):
 
     solver: Any  # as an argument of a compiled function
     probe: Any
-    names: FirstNames  # as far as chunks have told
     mesh: Mesh | None  # None: one device
     parts: int  # devices, each of which has its part of a batch
     batch: int  # rows of a step
@@ -334,7 +333,7 @@ def _begin(
             "one_vs_rest"
         )
     rows, size = rows if per_row else None, max(1, -(-n // batch))
-    plan = StreamPlan(old.call, as_argument(probe, dtype), names, mesh, parts, batch, size, rows)
+    plan = StreamPlan(old.call, as_argument(probe, dtype), mesh, parts, batch, size, rows)
     origin: Any = origin_of(old, None, names.classes)
     pending = no_rows(first, batch)
     if state is None:
@@ -425,9 +424,9 @@ def no_rows(like: Batch, n: int) -> Batch:
     return zeros._replace(y=np.ones_like(zeros.y), index=np.full(n, -1, np.int32))
 
 
-def _on_devices(plan: StreamPlan, state: Any) -> StreamState:
+def _on_devices(plan: StreamPlan, names: FirstNames, state: Any) -> StreamState:
     """The state to save or return, with the names that chunks have told."""
-    origin = origin_of(Old(plan.solver), None, plan.names.classes)
+    origin = origin_of(Old(plan.solver), None, names.classes)
     return jax.device_put(state._replace(pending=plan.place(state.pending), origin=origin))
 
 
