@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from typing import Any
 
 import jax
@@ -76,11 +75,8 @@ class Old:
         def add(thing: Any, words: list) -> None:
             thing = unwrap_static(thing)
             if isinstance(thing, Recipe):
-                factory, args, kwargs = thing.call()
-                words.append(f"{factory.__module__}.{factory.__qualname__}")
-                for name, value in (
-                    inspect.signature(factory).bind(*args, **kwargs).arguments.items()
-                ):
+                words.append(f"{thing.spec[0].__module__}.{thing.spec[0].__qualname__}")
+                for name, value in thing.arguments().items():
                     if name not in FREE:
                         add(value, space if name in SPACES else words)
             elif isinstance(thing, functools.partial):

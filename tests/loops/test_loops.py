@@ -654,7 +654,7 @@ NEW_FUNCTIONS = {  # calls, each with a function of its own, and the names of co
     ),
     "stream": (
         lambda f: jaxsvm.stream(jaxsvm.pegasos(0.1), [DATA], KEY, probe=lambda m: f(m.b)),
-        ["run_chunk"],
+        ["run_batches"],
     ),
 }
 
@@ -672,7 +672,8 @@ def test_programs_of_functions_that_are_gone_are_released(monkeypatch, name):
     monkeypatch.setattr(program_cache, "MOST_MAPS", 0)
     for _ in range(5):
         call(lambda value: 2 * value)
-        sizes = [getattr(loops, function)._cache_size() for function in compiled]
+        home = importlib.import_module("jaxsvm.loops.streaming") if name == "stream" else loops
+        sizes = [getattr(home, function)._cache_size() for function in compiled]
         assert all(0 < size <= 3 for size in sizes), sizes
     assert of_user._cache_size() == 1
 
