@@ -10,7 +10,6 @@ import jax
 import numpy as np
 
 from .checks import check_limit, shown
-from .closures import Closure
 from .kernels import check_kernels
 from .recipe import (
     Recipe,
@@ -81,8 +80,6 @@ class Old:
                         add(value, space if name in SPACES else words)
             elif isinstance(thing, functools.partial):
                 add((thing.func, thing.args, thing.keywords), words)
-            elif isinstance(thing, Closure):
-                add((thing.template.function, thing.values), words)
             elif not jax.tree_util.all_leaves([thing]):
                 for part in jax.tree.leaves(thing, is_leaf=lambda node: isinstance(node, Recipe)):
                     add(part, words)
@@ -98,6 +95,16 @@ class Old:
         return space, rest
 
 
+def check_solver(solver: Any) -> Solver:
+    """The fields of a solver; raise unless it is one, with known numbers in their range."""
+    refuse_factory("solver", solver)
+    if not is_kind(solver, Solver):
+        raise TypeError(
+            f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {shown(solver)}"
+        )
+    return fields_of(solver)
+
+
 def adapted(solver: Any, sampler: Any, tol: Any, dtype: Any) -> tuple[Old, Old, Any]:
     """The solver that stops its updates at `tol`, if it does, the sampler, and the tolerance.
 
@@ -106,14 +113,9 @@ def adapted(solver: Any, sampler: Any, tol: Any, dtype: Any) -> tuple[Old, Old, 
     Raises:
         TypeError: it is no solver.
     """
-    refuse_factory("solver", solver)
-    if not is_kind(solver, Solver):
-        raise TypeError(
-            f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {shown(solver)}"
-        )
-    check_limit("tol", tol, signed=True)  # a probe may have any sign
-    fields = fields_of(solver)
+    fields = check_solver(solver)
     own = fields.hooks.tol
+    check_limit("tol", tol, signed=True)  # a probe may have any sign
     if tol is None:
         tol = own if fields.residual_of == "data" else None
     elif own is not None and isinstance(solver, Recipe):

@@ -14,7 +14,6 @@ from ..recipe import (
     Recipe,
     check_choice,
     check_positive,
-    fields_of,
     is_kind,
     refuse_factory,
 )
@@ -33,23 +32,15 @@ def _is_known(*trees: Any) -> bool:
     return not is_traced(*trees) and has_values(*trees)
 
 
-def check_solver(solver: Any) -> Solver:
-    """The fields of a solver; raise unless it is one, with known numbers in their range."""
-    refuse_factory("solver", solver)
-    if not is_kind(solver, Solver):
-        raise TypeError(
-            f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {shown(solver)}"
-        )
-    return fields_of(solver)
-
-
 def check_data(data: Any) -> None:
     """Raise unless this is a `Batch` with weights of rows."""
     if not isinstance(data, Batch):
         several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
-        made = "make one with jaxsvm.dataset(x, y)"
-        how = "take one of those in it, train, test = loaded" if several else made
-        raise TypeError(f"data must be a Batch, got {type(data).__name__}: {how}")
+        raise TypeError(
+            f"data must be a Batch, got {type(data).__name__}: "
+            + ("take one of those in it, train, test = loaded" if several else "make one with ")
+            + ("" if several else "jaxsvm.dataset(x, y)")
+        )
     check_weights("data", data)
 
 
@@ -139,10 +130,10 @@ def check_targets(solver: Any, data: Batch) -> None:
             f"jaxsvm.multi_output(solver, outputs={k})"
         )
     if columns != k:
-        one = "and the rows have one: make them of y (n, k), or leave multi_output out"
         raise ValueError(
             f"this solver takes {columns} targets for each row, "
-            f"{one if k is None else f'the rows have {k}: say outputs={k}'}"
+            + (f"the rows have {k}: say outputs={k}" if k else "and the rows have one: make them ")
+            + ("" if k else "of y (n, k), or leave multi_output out")
         )
     if wanted in (None, "real") or not _is_known(data.y, data.weight):
         return
@@ -180,17 +171,17 @@ def check_draws(solver: Solver, sampler: Any, n: int) -> None:
         return
     if blocks % k == 0:
         raise ValueError(
-            f"the {n} rows do not divide into the {blocks} blocks of {sampler}: lay them with "
+            f"the {n} rows do not divide into the {blocks} blocks of {sampler.call}: lay them with "
             f"jaxsvm.shard(data, blocks={blocks})"
         )
     if blocks > 1:
         raise ValueError(
-            f"the rows lie on {k} devices, and {sampler} has {blocks} blocks: take a multiple of "
-            f"{k} blocks"
+            f"the rows lie on {k} devices, and {sampler.call} has {blocks} blocks: take a multiple "
+            f"of {k} blocks"
         )
     raise ValueError(
-        f"the rows lie on {k} devices, and {sampler} draws from all of them at once: draw in "
-        f"blocks, sampler=strata({sampler}, blocks={k}) of jaxsvm.samplers"
+        f"the rows lie on {k} devices, and {sampler.call} draws from all of them at once: draw in "
+        f"blocks, sampler=strata({sampler.call}, blocks={k}) of jaxsvm.samplers"
     )
 
 

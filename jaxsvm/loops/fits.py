@@ -42,9 +42,9 @@ class Stack:
         if len({tree for _, tree in flat}) > 1:
             return None
         differs = tuple(any(not _is_same(column[0], a) for a in column) for column in columns)
-        pairs = list(zip(columns, differs, strict=True))
-        own = [jnp.stack(column) for column, flag in pairs if flag]
-        return cls(own, [column[0] for column, flag in pairs if not flag], (flat[0][1], differs))
+        part = lambda flag: [c for c, own in zip(columns, differs, strict=True) if own is flag]
+        own, rest = [jnp.stack(column) for column in part(True)], [c[0] for c in part(False)]
+        return cls(own, rest, (flat[0][1], differs))
 
     def solver(self, own: list[Any]) -> Any:
         """The solver of these leaves of one cell."""

@@ -238,10 +238,9 @@ def fit_once(solver: Any, data: Batch, key: Array, tol: Any) -> Fit:
 @jit_by_size()
 def run_once(inputs: Inputs, key: Array, limit: Any) -> tuple[RunState, Curve, Model, Array]:
     """The whole run of one step."""
-    data = inputs.data
-    run = begin(inputs._replace(data=data._replace(x=inputs.x)), key)
+    run = begin(inputs._replace(data=inputs.data._replace(x=inputs.x)), key)
     run, row = run_chunk(inputs, run, limit, None, table=1)
-    return run, row, *conclude(inputs.solver, run.solver, data, data, row.loss)
+    return run, row, *conclude(inputs.solver, run.solver, inputs.data, inputs.data, row.loss)
 
 
 # The compiled part
@@ -261,9 +260,11 @@ def run_chunk(
         table: steps whose rows are drawn at once; structure.
     """
     solver, sampler, probe, data, x = inputs
-    n, probe, adaptive = data.y.shape[0], unwrap_static(probe), sampler.period is not None
+    # what the call of the solver makes is made here, not in the loop
+    n, probe, of_data = data.y.shape[0], unwrap_static(probe), solver.residual_of == "data"
     rows = data._replace(x=x, weight=weight_of(sampler, data))
-    blocks = sampler.blocks if shards(n) > 1 else 1  # rows on several devices are taken there
+    # rows on several devices are taken there
+    adaptive, blocks = sampler.period is not None, sampler.blocks if shards(n) > 1 else 1
 
     def batch(index: Any) -> Batch:
         if sampler.full_batch:
@@ -315,7 +316,7 @@ def run_chunk(
         with calling("probe", probe, "of the model to arrays of numbers"):
             value = jax.tree.map(jnp.asarray, probe(solver.model(state, data)))
     row = curve_row((sums, support), run.step, table if count is None else count, value)
-    criterion = row.residual if solver.residual_of == "data" or probe is None else value
+    criterion = row.residual if of_data or probe is None else value
     done = criterion <= limit if is_number(criterion) else jnp.zeros((), bool)
     return RunState(state, sampler_state, row.step, done), row
 
@@ -564,7 +565,8 @@ def rows_that_fit(solver: Any, data: Batch) -> int:
     if has_no_map(solver, data):
         return n
     leaves = jax.tree.leaves(jax.eval_shape(solver.prepare, data).x)
-    return min(n, MEMORY // sum(a.size // a.shape[0] * a.dtype.itemsize for a in leaves))
+    sizes = (leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in leaves)
+    return min(n, max(1, MEMORY // sum(sizes)))
 
 
 prepare = jax.jit(lambda solver, data: solver.prepare(data))

@@ -91,23 +91,20 @@ def check_origin(solver: Any, data: Batch, run: Any, new: np.ndarray) -> State:
     both = ("rows", "numbers") if solver.has_sums(data) else ()
     sums_of = getattr(state, "sums_of", both)
     # samplers hold the weights
-    holds = "rows" in sums_of, True, True, "numbers" in sums_of, True, True
-    different &= np.array(holds)
+    different &= np.array(["rows" in sums_of, True, True, "numbers" in sums_of, True, True])
     if hasattr(state, "restart") and different[3]:  # goes on with other numbers
         state, different[3] = state.restart(), False
     if different.any():
-        others = " and ".join(name for name, flag in zip(NAMES, different, strict=True) if flag)
         raise ValueError(
-            f"state comes from a run with other {others}: go on with what it was made with, or "
-            "begin a new run with key= (from coefficients with start=, where the solver takes them)"
+            f"state comes from a run with other {' and '.join(np.array(NAMES)[different])}: go on "
+            "with what it was made with, or begin a new run with key= (from coefficients with "
+            "start=, where the solver takes them)"
         )
     return state
 
 
 def _kind(leaf: Any) -> Any:
     """The dtype of a leaf; keys of all implementations are of one kind."""
-    if not hasattr(leaf, "dtype"):  # of an edited file
-        return type(leaf)
     return "key" if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
 
 
@@ -121,10 +118,11 @@ def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampl
         leaves = [jax.tree.leaves(tree) for tree in (actual, expected)]
         old, new = ([*map(jnp.shape, tree)] for tree in leaves)
         if not same_structure(actual, expected) or old != new:
-            of_shapes = f"another {part}, or data of other shapes"
             raise ValueError(
-                f"state comes from {'batches of other rows' if part == 'pending' else of_shapes}: "
-                "go on with the solver, sampler and data that it was made with"
+                "state comes from "
+                + ("batches of other rows" if part == "pending" else f"another {part}, or data of ")
+                + ("" if part == "pending" else "other shapes")
+                + ": go on with the solver, sampler and data that it was made with"
             )
         for kind, own in zip(*(map(_kind, tree) for tree in leaves), strict=True):
             if kind != own:

@@ -14,12 +14,10 @@ from ..checks import integer, shown
 from ..checks import key as check_key
 from ..data.fold_numbers import folds as make_folds
 from ..kernels import check_kernels
+from ..old import check_solver
 from ..recipe import Recipe, check_choice, fields_of, is_kind
 from ..types import Array, Batch, JointLoss, check_weights, row_weights
-from .checks import check_solver, check_targets
-
-SCORES = ("error", "risk", "log_loss", "brier", "auc")
-SEARCHES = ("grid", "race")
+from .checks import check_targets
 
 
 def check_arguments(
@@ -34,9 +32,9 @@ def check_arguments(
     check_weights("data", data)
     check_key("key", key)
     if not callable(score):
-        check_choice("score", score, SCORES)
+        check_choice("score", score, ("error", "risk", "log_loss", "brier", "auc"))
     check_choice("rule", rule, ("best", "one_se"))
-    check_choice("search", search, SEARCHES)
+    check_choice("search", search, ("grid", "race"))
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise TypeError(f"{name} must be True or False, got {shown(flag)}")

@@ -148,8 +148,8 @@ class Selection:
     rule: str = static(default="best")  # "best" or "one_se"
     status: str = static(default="")  # one sentence on what was run
     classes: Any = None  # what `predict` gives, `models.Classes`
-    targets: np.ndarray | None = None  # (n,)  labels, class numbers or real, of the rows
-    weight: np.ndarray | None = None  # (n,)  of the rows
+    targets: Any = None  # (n,)  labels, class numbers or real, of the rows
+    weight: Any = None  # (n,)  of the rows
     # trained with the numbers of `chosen` without each fold; None: `select(fold_models=False)`
     fold_models: tuple | None = None
 
@@ -178,7 +178,7 @@ class Selection:
 
         Raises:
             ValueError: real targets; a method or a coupling that is none of those named; "pairs" of
-                a `OneVsOne`, of which `scores` holds the votes; a selection of an older version.
+                a `OneVsOne`, of which `scores` holds the votes.
 
         Example:
             >>> import jax, jaxsvm, numpy as np
@@ -218,7 +218,7 @@ class Selection:
             `Conformal`.
 
         Raises:
-            ValueError: alpha not in (0, 1), or a selection of an older version.
+            ValueError: alpha not in (0, 1).
 
         Example:
             >>> import jax, jaxsvm, numpy as np
@@ -247,8 +247,6 @@ class Selection:
         """The model of values, names of classes; of rows that a fold holds out values of the
         choice, targets or class numbers, weights and folds.
         """
-        if self.targets is None or self.weight is None:
-            raise ValueError("this selection is of an older version, without targets: select anew")
         if self.targets.ndim > 1:
             raise ValueError(
                 f"{name} takes one target a row, and this selection has {self.targets.shape[1]}: "

@@ -9,10 +9,9 @@ import jax.numpy as jnp
 
 from ..flags import despite_flags
 from ..numerics import accum_dtype, in_mesh_of, is_traced
-from ..old import as_argument
+from ..old import as_argument, check_solver
 from ..recipe import unwrap_static
 from ..types import Batch, Info, Solver, State, check_batch, same_structure
-from .checks import check_solver
 
 
 @despite_flags
@@ -59,9 +58,9 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
     except Exception as error:
         expected = jax.eval_shape(solver.init, jax.random.key(0), batch)
         if not same_structure(expected, state):
-            what = f"got {type(state).__name__}, expected {type(expected).__name__}"
             raise TypeError(
-                f"state must be that of solver.init(key, data), or of the step before: {what}"
+                "state must be that of solver.init(key, data), or of the step before: got "
+                f"{type(state).__name__}, expected {type(expected).__name__}"
             ) from error
         raise
 

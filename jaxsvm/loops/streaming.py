@@ -29,7 +29,7 @@ from ..models import classes_of
 from ..numerics import accum_dtype, depends_on
 from ..numerics.sharding import ROWS, auto_axes, example_mesh, split_rows
 from ..objectives import Probe
-from ..old import Old, as_argument
+from ..old import Old, as_argument, check_solver
 from ..recipe import check_choice, fields_of, register, unwrap_static
 from ..samplers import uniform
 from ..types import (
@@ -48,7 +48,6 @@ from ..types import (
 from .checks import (
     check_key,
     check_probe,
-    check_solver,
     check_targets,
     whole,
     whole_number,

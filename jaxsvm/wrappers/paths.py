@@ -82,7 +82,7 @@ def most_rows(wrapper: Any, y: Array, weights: np.ndarray) -> int:
 
 @functools.partial(jax.jit, static_argnames=("run", "size", "is_matrix"))
 def fit_paths(
-    stack: Any, arrays: tuple, key: Array, tol: Any, run: Callable, size: int, is_matrix: bool
+    stack: Any, arrays: tuple, key: Array, goal: Any, run: Callable, size: int, is_matrix: bool
 ) -> tuple[Array, dict]:
     """Decision values at the rows held out (cells, folds, m), and numbers (cells, folds).
 
@@ -91,8 +91,8 @@ def fit_paths(
         arrays: the data, weights (folds, n), rows held out (folds, m), rows as laid out, and how
             each cell starts (cells,), `WARM` or `SKIPPED`.
         key: of all fits.
-        tol: of all fits, or None.
-        run: (machine, data, key, tol) -> `Fit`; structure, as are the others.
+        goal: of all fits, or None.
+        run: (machine, data, key, goal) -> `Fit`; structure, as are the others.
         size: the most rows of a problem.
         is_matrix: whether the kernel matrix of all rows is worked out.
     """
@@ -121,7 +121,7 @@ def fit_paths(
                 start = jnp.where(how == COLD, 0, start * signs if loss.labels else start)
                 with skip_validation():
                     bound = machine.bind(kernel=kernel, start=start)
-                end: Any = run(bound, train, key, tol)
+                end: Any = run(bound, train, key, goal)
                 coef, state = end.model.coef, end.state.solver.dual
                 dual = dual_of(machine.C, loss, state, jnp.zeros_like(signs), signs)
                 gap, primal = relative_gap(dual, signs, machine.C * state.weight, loss, first.bias)

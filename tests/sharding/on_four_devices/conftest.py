@@ -1,6 +1,7 @@
 """Rows on four devices, the same rows on one, and the program of a chunk of a run."""
 
 import functools
+import importlib
 
 import collectives
 import jax
@@ -8,12 +9,11 @@ import numpy as np
 import pytest
 from compiling import as_users
 from jax.sharding import Mesh
-from jaxsvm.loops.feeds import choose_feed
-from jaxsvm.loops.loop import run_chunk
 
 import jaxsvm
-from jaxsvm.old import as_argument
-from jaxsvm.recipe import fields_of
+from jaxsvm.old import adapted
+
+FITTING = importlib.import_module("jaxsvm.loops.fitting")
 
 COLUMNS = 123  # as a9a has them
 
@@ -62,15 +62,13 @@ def compiled():
     """(solver, sharded data, sampler=None) -> the optimised program of a chunk of two steps, and
     its collectives by depth."""
 
-    def make(solver, data, sampler=None, lift="auto"):
+    def make(solver, data, sampler=None):
         key = jax.random.key(0)
-        run = jaxsvm.fit(solver, data, key, steps=0, sampler=sampler).state
-        sampler = solver.sampler if sampler is None else sampler
-        arguments = as_argument(solver, np.float32), as_argument(sampler, np.float32)
-        options = {"lift": lift, "memory": None, "every": 2, "traced": True}
+        run = jaxsvm.fit(solver, data, key, steps=0, sampler=sampler).state._replace(origin=None)
+        call, draws, limit = adapted(solver, sampler, None, np.float32)
         with jax.set_mesh(data.y.sharding.mesh):
-            feed = choose_feed(arguments[0], fields_of(solver), arguments[1], data, **options).feed
-            lowered = run_chunk.lower(*arguments, None, data, feed, run, None, np.int32(2), every=2)
+            inputs = FITTING.placed(call, draws, None, data, True)
+            lowered = FITTING.run_chunk.lower(inputs, run, limit, np.int32(2), table=2)
             program = lowered.compile(as_users())
         return program, collectives.by_depth(program.as_text())
 
