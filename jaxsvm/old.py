@@ -64,35 +64,8 @@ class Old:
         return hasattr(jax.eval_shape(self.init, jax.random.key(0), data), "sums_of")
 
     def words(self) -> tuple[list, list]:
-        """What it is, as words and arrays: its kernels and feature maps, and all else.
-
-        Functions count by their names.
-        """
-        space: list = []
-        rest: list = []
-
-        def add(thing: Any, words: list) -> None:
-            thing = unwrap_static(thing)
-            if isinstance(thing, Recipe):
-                words.append(f"{thing.spec[0].__module__}.{thing.spec[0].__qualname__}")
-                for name, value in thing.arguments().items():
-                    if name not in FREE:
-                        add(value, space if name in SPACES else words)
-            elif isinstance(thing, functools.partial):
-                add((thing.func, thing.args, thing.keywords), words)
-            elif not jax.tree_util.all_leaves([thing]):
-                for part in jax.tree.leaves(thing, is_leaf=lambda node: isinstance(node, Recipe)):
-                    add(part, words)
-            elif isinstance(thing, float | complex) or hasattr(thing, "dtype"):
-                words.append(np.asarray(thing) if isinstance(thing, float | complex) else thing)
-            elif callable(thing):
-                name = getattr(thing, "__qualname__", type(thing).__qualname__)
-                words.append(f"{getattr(thing, '__module__', '')}.{name}")
-            else:
-                words.append(repr(thing))
-
-        add(self.call, rest)
-        return space, rest
+        """As `words_of`."""
+        return words_of(self.call)
 
 
 def check_solver(solver: Any) -> Solver:
@@ -129,3 +102,35 @@ def adapted(solver: Any, sampler: Any, tol: Any, dtype: Any) -> tuple[Old, Old, 
 def as_argument(node: Any, dtype: Any) -> Any:
     """A solver, sampler or probe as an argument of a program, whose numbers are cast to `dtype`."""
     return cast(as_static(node), dtype)
+
+
+def words_of(call: Any) -> tuple[list, list]:
+    """What a call is, as words and arrays: its kernels and feature maps, and all else.
+
+    Functions count by their names.
+    """
+    space: list = []
+    rest: list = []
+
+    def add(thing: Any, words: list) -> None:
+        thing = unwrap_static(thing)
+        if isinstance(thing, Recipe):
+            words.append(f"{thing.spec[0].__module__}.{thing.spec[0].__qualname__}")
+            for name, value in thing.arguments().items():
+                if name not in FREE:
+                    add(value, space if name in SPACES else words)
+        elif isinstance(thing, functools.partial):
+            add((thing.func, thing.args, thing.keywords), words)
+        elif not jax.tree_util.all_leaves([thing]):
+            for part in jax.tree.leaves(thing, is_leaf=lambda node: isinstance(node, Recipe)):
+                add(part, words)
+        elif isinstance(thing, float | complex) or hasattr(thing, "dtype"):
+            words.append(np.asarray(thing) if isinstance(thing, float | complex) else thing)
+        elif callable(thing):
+            name = getattr(thing, "__qualname__", type(thing).__qualname__)
+            words.append(f"{getattr(thing, '__module__', '')}.{name}")
+        else:
+            words.append(repr(thing))
+
+    add(call, rest)
+    return space, rest

@@ -24,7 +24,6 @@ from ..types import (
     Solver,
     check_weights,
 )
-from .identity import MOST_STEPS
 
 
 def _is_known(*trees: Any) -> bool:
@@ -216,15 +215,6 @@ def check_probe(probe: Any) -> None:
         raise TypeError(
             "probe must be a function of the model, such as jaxsvm.error_on(test), "
             f"got {shown(probe)}"
-        )
-
-
-def check_steps(first_step: int, steps: int) -> None:
-    """Raise for steps that would overflow the step counter."""
-    if first_step + steps > MOST_STEPS:
-        raise ValueError(
-            f"the run stands at step {first_step}, {steps} more would pass {MOST_STEPS}, the last "
-            "that is counted: make fewer, or begin a new run"
         )
 
 

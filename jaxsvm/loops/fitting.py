@@ -56,11 +56,10 @@ from .checks import (
     check_data,
     check_drawn,
     check_rows,
-    check_steps,
     whole,
 )
 from .compile_options import jit_by_size
-from .identity import check_counters, check_like, check_origin, origin_of
+from .identity import MOST_STEPS, check_counters, check_like, check_origin, origin_of
 from .program_cache import release_programs
 from .progress import Bar
 from .saving import Saver
@@ -192,9 +191,9 @@ def fit(
         raise ValueError(
             "an adaptive sampler cannot go on from a state inside a transformation; go on outside"
         )
-    origin = origin_of(old, data, names)
     # without the names, as others need no other programs
     inputs = placed(old, drawn, probe, data._replace(classes=None), traced)
+    origin = origin_of(old, data, names)
     release_programs()
     run = begin(inputs, key) if state is None else resume(inputs, state, origin)
     saver.check(run)
@@ -412,7 +411,11 @@ def run_on_host(
     deadline = time.monotonic() + (math.inf if seconds is None else seconds)
     first, rows, cause = int(run.step), [], STEPS
     n, end, run = inputs.data.y.shape[0], first + steps, run._replace(origin=None)
-    check_steps(first, steps)
+    if end > MOST_STEPS:
+        raise ValueError(
+            f"the run stands at step {first}, {steps} more would pass {MOST_STEPS}, the last "
+            "that is counted: make fewer, or begin a new run"
+        )
     whole_chunk = period is not None or (every == 1 and inputs.solver.tol is not None)
     table = every if whole_chunk else max(1, min(DRAWS, MOST_DRAWN // inputs.sampler.rows(n)))
     with contextlib.closing(Bar(steps, "steps")) if progress else contextlib.nullcontext() as bar:
