@@ -152,7 +152,7 @@ def check_targets(solver: Any, data: Batch) -> None:
         )
 
 
-def check_drawn(sampler: Any, state: Any, step: int, count: int, n: int) -> None:
+def check_drawn(sampler: Any, state: Any, step: int, count: Any, n: int) -> None:
     """Raise if the sampler draws rows that do not exist, in steps whose loss is not a number."""
     index = np.zeros(0) if sampler.full_batch else np.asarray(sampler.draw(state, step, count))
     wrong = index[(index < -1) | (index >= n)]

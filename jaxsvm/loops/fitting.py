@@ -410,7 +410,7 @@ def run_on_host(
     steps, every, period = length
     deadline = time.monotonic() + (math.inf if seconds is None else seconds)
     first, rows, cause = int(run.step), [], STEPS
-    n, end, run = inputs.data.y.shape[0], first + steps, run._replace(origin=None)
+    n, step, end, took = inputs.data.y.shape[0], first, first + steps, math.inf
     if end > MOST_STEPS:
         raise ValueError(
             f"the run stands at step {first}, {steps} more would pass {MOST_STEPS}, the last "
@@ -419,22 +419,23 @@ def run_on_host(
     whole_chunk = period is not None or (every == 1 and inputs.solver.tol is not None)
     table = every if whole_chunk else max(1, min(DRAWS, MOST_DRAWN // inputs.sampler.rows(n)))
     with contextlib.closing(Bar(steps, "steps")) if progress else contextlib.nullcontext() as bar:
+        waits = stops or bar is not None or saver.path is not None or seconds is not None
         try:
-            while int(run.step) < end and not (stops and bool(run.done)):
-                step = int(run.step)
-                count = min(every, end - step, period - step % period if period else every)
-                pair = run_chunk(inputs, run, limit, np.int32(count), table=table)
-                pair = jax.block_until_ready(pair)
-                if np.isnan(pair[1].loss):
-                    check_drawn(inputs.sampler, run.sampler, step, count, n)
+            while step < end and not (stops and bool(run.done)):
+                count = np.int32(min(every, end - step, period - step % period if period else end))
+                began, pair = time.monotonic(), run_chunk(inputs, run, limit, count, table=table)
+                if waits or took > 1e-3:  # seconds; shorter chunks are sent one after the other
+                    pair, took = jax.block_until_ready(pair), time.monotonic() - began
+                    if np.isnan(pair[1].loss):
+                        check_drawn(inputs.sampler, run.sampler, step, count, n)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
-                    run = pair[0]
-                    rows.append(jax.tree.map(on_host, pair[1]))
+                    run, step = pair[0], step + int(count)
+                    rows.append(pair[1])
                     saver.save(run._replace(origin=origin))
                 if bar:
                     text = f"loss {rows[-1].loss:.3g}, residual {rows[-1].residual:.2g}"
-                    bar.show(int(run.step) - first, text)
-                if time.monotonic() > deadline and int(run.step) < end:
+                    bar.show(step - first, text)
+                if time.monotonic() > deadline and step < end:
                     cause = SECONDS
                     break
         except KeyboardInterrupt:  # the result of the last complete chunk is kept
@@ -488,13 +489,9 @@ def rows_of_curve(rows: list[Curve], like: Any) -> Curve:
     if not rows:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
     # by NumPy, as JAX compiles a program for each number of rows
-    stack = lambda *a: np.stack(a) if isinstance(a[0], np.ndarray) else jnp.stack(a)
+    is_key = lambda a: jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
+    stack = lambda *a: jnp.stack(a) if is_key(a[0]) else np.stack(a)
     return jax.device_put(jax.tree.map(stack, *rows))
-
-
-def on_host(a: Any) -> Any:
-    """An array of a row of the curve, on the host where it is of numbers."""
-    return a if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else np.asarray(a)
 
 
 # Before and after
