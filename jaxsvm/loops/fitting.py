@@ -26,7 +26,7 @@ from ..models import classes_of
 from ..numerics import accum_dtype, in_mesh_of, is_traced, pack_rows, shards, two_sum
 from ..numerics.sparse_products import MIN_ROWS
 from ..objectives import Probe, decision_values
-from ..old import adapted, as_argument
+from ..old import Old, adapted, as_argument
 from ..recipe import (
     check_positive,
     unwrap_static,
@@ -259,7 +259,7 @@ def run_chunk(
         table: steps whose rows are drawn at once; structure.
     """
     solver, sampler, probe, data, x = inputs
-    # what the call of the solver makes is made here, not in the loop
+    # what the call of the solver makes is made here, and again in each step
     n, probe, of_data = data.y.shape[0], unwrap_static(probe), solver.residual_of == "data"
     rows = data._replace(x=x, weight=weight_of(sampler, data))
     # rows on several devices are taken there
@@ -276,7 +276,7 @@ def run_chunk(
         return drawn if sampler.combine is None else sampler.combine(solver.prepare(drawn))
 
     # compiled: `eval_shape` and the loop trace it once
-    update = jax.jit(lambda state, index: solver.update(state, batch(index)))
+    update = jax.jit(lambda state, index: Old(solver.call).update(state, batch(index)))
 
     def make_steps(first: Any, length: Any, carry: tuple) -> tuple:
         """The carry after `length` steps, whose rows are drawn outside of the loop: cheaper."""
