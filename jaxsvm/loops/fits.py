@@ -15,7 +15,7 @@ from jax import lax
 from ..numerics import accum_dtype, depends_on
 from ..objectives import decision_values
 from ..old import Old, as_argument
-from ..recipe import fields_of, skip_validation, unwrap_static
+from ..recipe import as_static, fields_of, skip_validation, unwrap_static
 from ..samplers import uniform
 from ..types import Array, Batch, SparseRows, row_weights, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
@@ -175,7 +175,7 @@ def _fit_cells(
 
         def one_cell(_: Array, own: list[Array]) -> tuple[Array, dict]:
             solver = stack.solver(own)
-            rows = with_features(fields_of(solver), data)
+            rows = with_features(solver, data)
 
             def one_fold(weight: Array, held: Array) -> tuple[Array, dict]:
                 train = rows._replace(weight=weight)
@@ -185,7 +185,7 @@ def _fit_cells(
             return jax.vmap(one_fold)(weights, index)
 
         return jax.vmap(one_cell)(jnp.arange(cells), stack.own)
-    rows = with_features(first, data)
+    rows = with_features(stack.first, data)
 
     def one_path(weight: Array, held: Array) -> tuple[Array, dict]:
         # a layout may hold the rows as they were
@@ -209,10 +209,11 @@ def _fit_cells(
     return jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), found)
 
 
-def with_features(fields: Any, data: Batch) -> Batch:
+def with_features(solver: Any, data: Batch) -> Batch:
     """The rows after the feature map of a solver, if it has one and they are not too large."""
-    fits = rows_that_fit(fields, data) == data.y.shape[0]
-    return fields.prepare(data) if fits and not has_no_map(fields, data) else data
+    old = Old(as_static(solver))
+    fits = rows_that_fit(old, data) == data.y.shape[0]
+    return old.prepare(data) if fits and not has_no_map(old, data) else data
 
 
 def steps_of(solver: Any, steps: int | None, data: Batch) -> int | None:

@@ -564,7 +564,7 @@ def rows_that_fit(solver: Any, data: Batch) -> int:
     n = data.y.shape[0]
     if has_no_map(solver, data):
         return n
-    leaves = jax.tree.leaves(jax.eval_shape(solver.prepare, data).x)
+    leaves = jax.tree.leaves(prepare.eval_shape(solver, data).x)  # traced once
     sizes = (leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in leaves)
     return min(n, max(1, MEMORY // sum(sizes)))
 
