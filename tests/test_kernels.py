@@ -599,7 +599,7 @@ def work_of(name, terms, path, calls):
         lambda: kernel.gram(x, np.arange(2)),
         lambda: repr(kernel),
         lambda: pickle.loads(pickle.dumps(kernel)),
-        lambda: models.load(path, like=kernel),
+        lambda: models.load(path),
     )
     for use in uses:
         calls.clear()

@@ -96,13 +96,23 @@ def check_target(path: str | bytes | os.PathLike) -> str:
     target = os.path.realpath(path)
     if not os.path.isdir(os.path.dirname(target)):
         raise FileNotFoundError(f"{path} is in a folder that does not exist: make it first")
-    if os.path.isdir(target):
-        raise IsADirectoryError(f"{path} is a folder, expected the name of a file")
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise OSError(f"{path} is a pipe, a device or a socket, expected the name of a file")
+    refuse_special(path, "the name of a file")
     if os.path.islink(target):
         raise OSError(f"{path} is a symbolic link that leads to itself")
     return target
+
+
+def refuse_special(path: str, expected: str = "a file") -> None:
+    """Raise for a folder, a pipe or a device; a file that is not there passes.
+
+    Raises:
+        IsADirectoryError: a folder.
+        OSError: a pipe, a device or a socket.
+    """
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path} is a folder, expected {expected}")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(f"{path} is a pipe, a device or a socket, expected {expected}")
 
 
 def _parts(target: str) -> tuple[str, str, str]:
