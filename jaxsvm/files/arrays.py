@@ -24,8 +24,11 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
                 if arrays.zip.testzip() is not None:
                     raise ValueError("the bytes of an array have another checksum")
                 return {name: arrays[name] for name in arrays.files}
+        except MemoryError:
+            raise
         except Exception as error:
-            is_seek = isinstance(error, OSError) and error.errno in (None, errno.EINVAL)
-            if isinstance(error, OSError | MemoryError) and not is_seek:  # wrong places in a zip
+            # wrong places in a zip are seeks that cannot be
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                error.filename = error.filename or path
                 raise
             raise ValueError(f"{path} is damaged, or no npz file") from error

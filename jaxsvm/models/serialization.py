@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from .. import __about__
-from ..checks import has_values, x64_enabled
+from ..checks import as_path, has_values, x64_enabled
 from ..files import atomic_path, read_arrays
 from ..recipe import REGISTRY, Recipe, registered_name
 from ..types import Array, all_finite
@@ -40,6 +40,11 @@ def _class_name(cls: type) -> str | None:
     return name
 
 
+def _field_names(cls: type) -> Any:
+    """The fields of a NamedTuple or dataclass; None of other classes."""
+    return getattr(cls, "_fields", getattr(cls, "__dataclass_fields__", None))
+
+
 def _find(name: str) -> Any:
     """What is registered by that name, or a state class of optax."""
     name = _RENAMED.get(name, name)
@@ -60,7 +65,8 @@ def _find(name: str) -> Any:
 def _make(name: str, kind: str, args: list, kwargs: dict) -> Any:
     """The result of a factory, or an object of a class; no other function is called."""
     entry = _find(name)
-    if not (isinstance(entry, type) if kind == "class" else hasattr(entry, "unchecked")):
+    is_class = isinstance(entry, type) and _field_names(entry) is not None
+    if not (is_class if kind == "class" else hasattr(entry, "unchecked")):
         raise _Refused(f"makes a {name!r}, which is not registered as a {kind}")
     try:
         return entry(*args, **kwargs)
@@ -83,9 +89,8 @@ def _encode(node: Any, arrays: list) -> Any:
         factory, args, kwargs = node.call()
         if name := registered_name(factory):
             return {"call": name, "args": each(args), "kwargs": named(kwargs)}
-    elif hasattr(type(node), "_fields") or hasattr(type(node), "__dataclass_fields__"):
+    elif (fields := _field_names(type(node))) is not None:
         if name := _class_name(type(node)):
-            fields = getattr(node, "_fields", None) or getattr(node, "__dataclass_fields__", ())
             return {"named": name, "fields": named({f: getattr(node, f) for f in fields})}
     elif isinstance(node, tuple | list):
         return {"tuple" if isinstance(node, tuple) else "list": each(node)}
@@ -151,7 +156,8 @@ def _decode_array(array: np.ndarray, dtype: np.dtype) -> Array:
         raise _Refused(
             "holds 64-bit numbers: switch them on first, jax.config.update('jax_enable_x64', True)"
         )
-    return jnp.asarray(array.view(dtype) if dtype.kind == "V" else array.astype(dtype, copy=False))
+    # of the other byte order, where the machine that wrote it has that one
+    return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False).view(dtype))
 
 
 def check_savable(tree: Any) -> None:
@@ -215,7 +221,7 @@ def load(path: str | bytes | os.PathLike) -> Any:
             registered or 64-bit numbers without x64, or a model with numbers that are not finite.
             (The state of a run may hold them.)
     """
-    path, version = os.fsdecode(path), ""
+    path, version = as_path("path", path), ""
     try:
         arrays = read_arrays(path)
         header = json.loads(arrays.pop("header").tobytes())
@@ -231,7 +237,10 @@ def load(path: str | bytes | os.PathLike) -> Any:
     except (OSError, MemoryError, jax.errors.JaxRuntimeError):
         raise
     except Exception as error:
-        raise ValueError(f"{path} is damaged or was not written by jaxsvm.models.save") from error
+        raise ValueError(
+            f"{path} is damaged or was not written by jaxsvm.models.save: take another copy of it, "
+            "or begin anew"
+        ) from error
     if callable(tree) and hasattr(tree, "sqnorm") and not all_finite(tree):
         raise ValueError(
             f"{path}: the model holds numbers that are not finite: its training diverged; train it "
