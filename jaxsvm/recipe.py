@@ -105,17 +105,6 @@ def _name_of(factory: Callable) -> str:
     return f"{module}.{factory.__name__}"
 
 
-def current_name(name: str) -> str:
-    """The name in the registry of what a file names.
-
-    Files of version 0.3 and before hold the module, too: "solvers.pegasos.pegasos".
-    """
-    parts = name.split(".")
-    short = f"{parts[0]}.{parts[-1]}"
-    is_own = getattr(REGISTRY.get(short), "__module__", "").startswith(f"{__package__}.")
-    return short if name not in REGISTRY and is_own else name
-
-
 def static(**kwargs: Any) -> Any:
     """A field of a `struct` that is structure, not a leaf."""
     return dataclasses.field(metadata={"static": True}, **kwargs)
@@ -128,9 +117,6 @@ def struct(cls: type[_T]) -> type[_T]:
     """A frozen dataclass that is a pytree and prints arrays by their shapes.
 
     `models.save` knows it by its class name.
-
-    A method `__check__`, where it has one, is called by `models.load`: it raises ValueError for
-    fields that cannot be.
     """
     if "__repr__" not in vars(cls):
         cls.__repr__ = _show_fields  # type: ignore[method-assign]  # of any class
@@ -573,11 +559,11 @@ def _rebuild(module: str, factory: Any, args: tuple, kwargs: dict) -> Recipe:
 
     The module that registers the factory may not be imported yet.
     """
-    if isinstance(factory, str) and current_name(factory) not in REGISTRY:
+    if isinstance(factory, str) and factory not in REGISTRY:
         is_own = module.startswith(f"{__package__}.")  # whichever file it is in
         importlib.import_module(f"{__package__}.api" if is_own else module)
     if isinstance(factory, str):
-        factory = REGISTRY[current_name(factory)]
+        factory = REGISTRY[factory]
     return factory.unchecked(args, kwargs)
 
 

@@ -17,7 +17,6 @@ from jax import lax
 
 from . import printing
 from .checks import has_values, row_numbers, shown
-from .files import check_field, shape_of
 
 Array: TypeAlias = jax.Array
 Scalar: TypeAlias = float | jax.Array  # one number
@@ -141,27 +140,6 @@ class SparseRows:
     def __getstate__(self) -> dict:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
 
-    def __check__(self) -> None:
-        check_field("columns", self.columns, "whole", (), least=0)
-        check_field("value", self.value)
-        shape = jnp.shape(self.value)
-        if len(shape) < 2:
-            raise ValueError(f"value must have a row for each example, got shape {shape}")
-        check_field("index", self.index, "whole", shape, least=0, most=max(self.columns - 1, 0))
-        n = shape[:-1] if self.offsets is None else jnp.shape(self.length)
-        check_field("length", self.length, "whole", n, least=0, most=shape[-1])
-        if self.rows is not None:
-            check_field("rows", self.rows, "whole", least=0, most=n[0] - 1)
-        if self.offsets is not None:
-            check_field("offsets", self.offsets, "whole", n, least=0)
-            lanes = -(-np.asarray(self.length).astype(np.int64) // LANE_WIDTH)
-            if (np.asarray(self.offsets) + LANE_WIDTH * lanes > np.prod(shape)).any():
-                raise ValueError("offsets and length name numbers behind the last one")
-        elif np.asarray(self.value)[
-            np.arange(shape[-1]) >= np.asarray(self.length)[..., None]
-        ].any():
-            raise ValueError("value must be 0 behind the numbers of each row, which length counts")
-
 
 class Batch(NamedTuple):
     """Rows with targets, row numbers and weights: those of a step, or the whole data set.
@@ -180,19 +158,6 @@ class Batch(NamedTuple):
 
     def __repr__(self) -> str:
         return printing.of_batch(self) if has_values(self) else "Batch of rows without values"
-
-    def __check__(self) -> None:
-        front = shape_of(self.x)[:-1]
-        if not front:
-            raise ValueError(
-                f"x must be a matrix with a row for each example, got shape {shape_of(self.x)}"
-            )
-        y, weight = shape_of(self.y), shape_of(self.weight)
-        check_field("y", self.y, "real", y if y[:-1] == front else front)
-        check_field("weight", self.weight, "real", y if weight == y else front, least=0)
-        check_field("index", self.index, "whole", front, least=-1)
-        if self.query is not None:
-            check_field("query", self.query, "whole", front)
 
 
 class Lifted(Batch):
@@ -434,12 +399,6 @@ class RunState(NamedTuple):
     # it is not known, and `fit` goes on with any
     origin: Any = None
 
-    def __check__(self) -> None:
-        check_field("step", self.step, "whole", least=0)
-        check_field("done", self.done, "truth", jnp.shape(self.step))
-        if self.origin is not None:
-            check_field("origin", self.origin, "whole", (*jnp.shape(self.step), 6), least=0)
-
 
 class Curve(NamedTuple):
     """The run as a table: one row for each chunk of `every` steps, and for a shorter last chunk."""
@@ -450,13 +409,6 @@ class Curve(NamedTuple):
     support: Array  # (p,)  at the end of the chunk
     evals: Array  # (p,)  kernel evaluations of the chunk
     probe: Any  # results of the probe, with a leading axis (p,)
-
-    def __check__(self) -> None:
-        check_field("step", self.step, "whole", least=0)
-        shape = shape_of(self.step)
-        for name in ("loss", "residual", "support"):
-            check_field(name, getattr(self, name), "real", shape)
-        check_field("evals", self.evals, "real", shape, least=0)
 
 
 # residual, in units of the rounding error of decision values, from which on more steps may help

@@ -561,15 +561,6 @@ def test_a_module_read_again_takes_its_names_over(registry):
 def test_factories_are_registered_by_module_and_name():
     assert recipe.registered_name(jaxsvm.pegasos) == "solvers.pegasos"
     assert recipe.registered_name(kernels.rbf) == "kernels.rbf"
-    # names in files of 0.3, and those of others
-    assert (
-        recipe.current_name("solvers.pegasos.pegasos")
-        == recipe.current_name("solvers.pegasos")
-        == "solvers.pegasos"
-    )
-    assert recipe.current_name("spaces.linear.linear") == "spaces.linear"
-    assert recipe.current_name("os.path.pegasos") == "os.path.pegasos"
-    assert recipe.current_name("solvers.pegasos.system") == "solvers.pegasos.system"
 
     @jaxsvm.solver
     def local(lam):

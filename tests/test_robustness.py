@@ -119,10 +119,7 @@ FOUND = {
     "data": (1255,),
     "factories": (50, 67, 97, 889, 1640, 1746, 2239),
     "loops": (140, 300, 463, 523, 735, 1396),
-    "files": (1133,),  # a class in the place of a part of a state
-    # a count of classes that is no number, nan as the name of a class
-    "fuzzed liblinear": (475,),
-    "fuzzed invalid": (1325,),
+    "fuzzed liblinear": (475,),  # a count of classes that is no number
 }
 
 
@@ -289,7 +286,7 @@ def test_a_whole_campaign_is_large_enough():
     over all loops, 20 interrupts."""
     counts = campaign.COUNTS
     fuzzed = [count for part, count in counts.items() if part.startswith("fuzzed")]
-    assert len(fuzzed) == 4 and min(fuzzed) >= 3000
+    assert len(fuzzed) == 3 and min(fuzzed) >= 3000
     assert sum(counts.values()) - sum(fuzzed) - counts["kills"] - counts["interrupts"] >= 10_000
     assert counts["kills"] >= 200 and counts["interrupts"] >= 20
     from benchmarks.robustness import kills

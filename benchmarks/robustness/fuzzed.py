@@ -188,6 +188,6 @@ def scale(found: Any, wanted: np.ndarray) -> float:
     return float(max(1.0, np.abs(wanted).max(), *parts) ** 2)
 
 
-damaged, invalid = (bounded(run) for run in (files.damaged, files.invalid))
+damaged = bounded(files.damaged)
 libsvm = bounded(model_text(LIBSVM, libsvm_values))
 liblinear = bounded(model_text(LIBLINEAR, liblinear_values))

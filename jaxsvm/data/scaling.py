@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from ..checks import matrix
-from ..files import check_field
 from ..numerics import power_of_two
 from ..recipe import struct
 from ..types import Array, SparseRows
@@ -25,10 +24,6 @@ class Standardize:
         """Standardised rows, (n, d) -> (n, d)."""
         x = _dense(x, self.mean.shape[0])
         return (x - self.mean[None, :]) / self.scale[None, :]
-
-    def __check__(self) -> None:
-        check_field("mean", self.mean)
-        check_field("scale", self.scale, "real", jnp.shape(self.mean))
 
 
 def standardize(x: Array) -> Standardize:
@@ -86,11 +81,6 @@ class Scale:
         return dataclasses.replace(
             x, value=x.value / self.width.at[x.index].get(mode="promise_in_bounds")
         )
-
-    def __check__(self) -> None:
-        check_field("width", self.width)
-        if self.low is not None:
-            check_field("low", self.low, "real", jnp.shape(self.width))
 
 
 def scale(x: Array) -> Scale:

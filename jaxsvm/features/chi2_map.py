@@ -6,7 +6,6 @@ import jax.numpy as jnp
 
 from .. import kernels
 from ..checks import integer, matrix
-from ..files import check_field
 from ..kernels import Kernel, as_kernel
 from ..numerics import accum_dtype
 from ..recipe import cast, check_positive, static, struct
@@ -46,14 +45,6 @@ class AdditiveChi2:
         """The number of features p = (2 steps - 1) d."""
         return (2 * self.steps - 1) * self.dim
 
-    @property
-    def axes(self) -> int:
-        """The number of leading axes of a batch of maps."""
-        return jnp.ndim(self.interval)
-
-    def __check__(self) -> None:
-        check_field("interval", self.interval)
-
 
 @struct
 class Chi2:
@@ -75,11 +66,6 @@ class Chi2:
     def features(self) -> int:
         """The number of features p."""
         return self.fourier.features
-
-    @property
-    def axes(self) -> int:
-        """The number of leading axes of a batch of maps."""
-        return self.fourier.axes
 
 
 def additive_chi2(*, dim: int, steps: int = 2, interval: float | None = None) -> AdditiveChi2:

@@ -12,7 +12,6 @@ import numpy as np
 
 from ..checks import calling, check_bytes, matrix, shown
 from ..checks import key as check_key
-from ..files import check_field, shape_of
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import accum_dtype, count, dot, is_traced
 from ..recipe import cast, check_scalars, struct
@@ -69,21 +68,6 @@ class Nystrom:
     def features(self) -> int:
         """The number of features s."""
         return self.whitening.shape[-1]
-
-    @property
-    def axes(self) -> int:
-        """The number of leading axes of a batch of maps."""
-        return len(self.landmarks.shape) - 2
-
-    def __check__(self) -> None:
-        if not isinstance(self.kernel, Kernel):
-            raise ValueError(f"kernel must be a kernel, got {self.kernel!r}")
-        rows, square = shape_of(self.landmarks), shape_of(self.whitening)
-        if len(rows) < 2 or square[-2:] != (rows[-2], rows[-2]):
-            raise ValueError(
-                f"landmarks (s, d) and whitening (s, s) have the shapes {rows} and {square}"
-            )
-        check_field("whitening", self.whitening)
 
 
 def nystrom(

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 
 from ..checks import check_bytes, integer, matrix, shown
 from ..checks import key as check_key
-from ..files import check_field
 from ..kernels import Kernel, as_kernel
 from ..numerics import accum_dtype, centre, dot, offset
 from ..recipe import cast, check_choice, struct
@@ -53,27 +52,6 @@ class Fourier:
     def features(self) -> int:
         """The number of features p."""
         return self.frequencies.shape[-1] * (2 if self.shift is None else 1)
-
-    @property
-    def axes(self) -> int:
-        """The number of leading axes of a batch of maps."""
-        return len(self.frequencies.shape) - 2
-
-    def __check__(self) -> None:
-        check_field("frequencies", self.frequencies)
-        check_field("scale", self.scale)
-        check_field("amplitude", self.amplitude)
-        if jnp.ndim(self.frequencies) < 2:
-            raise ValueError(
-                f"frequencies must be a matrix, got shape {jnp.shape(self.frequencies)}"
-            )
-        if self.shift is not None:
-            check_field("shift", self.shift)
-            if jnp.shape(self.shift)[-1:] != jnp.shape(self.frequencies)[-1:]:
-                raise ValueError(
-                    f"shift has shape {jnp.shape(self.shift)}, frequencies "
-                    f"{jnp.shape(self.frequencies)}"
-                )
 
 
 def fourier(

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from .. import kernels
 from ..checks import check_bytes, integer, matrix
 from ..checks import key as check_key
-from ..files import check_field
 from ..kernels import Kernel, as_kernel
 from ..numerics import accum_dtype
 from ..recipe import cast, static, struct
@@ -43,21 +42,6 @@ class TensorSketch:
     def dim(self) -> int:
         """The number of columns d of the rows."""
         return self.bucket.shape[-1] - 1
-
-    @property
-    def axes(self) -> int:
-        """The number of leading axes of a batch of maps."""
-        return len(self.bucket.shape) - 2
-
-    def __check__(self) -> None:
-        check_field("sign", self.sign)
-        check_field("gamma", self.gamma)
-        check_field("coef0", self.coef0)
-        if jnp.shape(self.bucket) != jnp.shape(self.sign) or jnp.ndim(self.bucket) < 2:
-            raise ValueError(
-                f"bucket and sign must be matrices of one shape, got {jnp.shape(self.bucket)} and "
-                f"{jnp.shape(self.sign)}"
-            )
 
 
 def _count_sketch(x: Array, bucket: Array, sign: Array, size: int) -> Array:

@@ -96,13 +96,23 @@ def check_target(path: str | bytes | os.PathLike) -> str:
     target = os.path.realpath(path)
     if not os.path.isdir(os.path.dirname(target)):
         raise FileNotFoundError(f"{path} is in a folder that does not exist: make it first")
-    if os.path.isdir(target):
-        raise IsADirectoryError(f"{path} is a folder, expected the name of a file")
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise OSError(f"{path} is a pipe, a device or a socket, expected the name of a file")
+    refuse_special(path, "the name of a file")
     if os.path.islink(target):
         raise OSError(f"{path} is a symbolic link that leads to itself")
     return target
+
+
+def refuse_special(path: str, expected: str = "a file") -> None:
+    """Raise for a folder, a pipe or a device; a file that is not there passes.
+
+    Raises:
+        IsADirectoryError: a folder.
+        OSError: a pipe, a device or a socket.
+    """
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path} is a folder, expected {expected}")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(f"{path} is a pipe, a device or a socket, expected {expected}")
 
 
 def _parts(target: str) -> tuple[str, str, str]:
@@ -116,11 +126,10 @@ def _parts(target: str) -> tuple[str, str, str]:
 def _create(target: str, mode: int) -> tuple[str, BinaryIO]:
     """The name of a new temporary file, and the open file, locked."""
     folder, prefix, suffix = _parts(target)
+    opener = lambda name, flags: os.open(name, flags, mode)
     while True:
         temporary = os.path.join(folder, f"{prefix}{os.urandom(8).hex()}{suffix}")
-        lock = open(
-            temporary, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags, mode)
-        )  # noqa: B023
+        lock = open(temporary, "xb", buffering=0, opener=opener)
         if fcntl is not None:
             # file systems without locks, where the file is not removed either
             with contextlib.suppress(OSError):
@@ -136,15 +145,11 @@ def _remove_stale(target: str) -> None:
         return
     folder, prefix, suffix = _parts(target)
     pattern = re.compile(f"{re.escape(prefix)}[0-9a-f]{{16}}{re.escape(suffix)}")
-    names: list[str] = []
+    opener = lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)
     with contextlib.suppress(OSError):  # a folder without read permission
-        names = [name for name in os.listdir(folder) if pattern.fullmatch(name)]
-    for name in names:
-        with contextlib.suppress(OSError):  # locked, of another user, or removed meanwhile
-            with open(
-                os.path.join(folder, name),
-                "r+b",
-                opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW),
-            ) as lock:
+        for name in filter(pattern.fullmatch, os.listdir(folder)):
+            stale = os.path.join(folder, name)
+            # locked, of another user, or removed meanwhile
+            with contextlib.suppress(OSError), open(stale, "r+b", opener=opener) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.unlink(lock.name)
+                os.unlink(stale)

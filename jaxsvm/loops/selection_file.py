@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-import zipfile
 from typing import Any
 
 import numpy as np
 
-from ..files import atomic_path, open_npz
-from ..files.npz import is_damage
+from ..files import atomic_path, read_arrays
 from ..old import Old
 from .identity import crc_of
 from .saving import SaveError, Saver
@@ -87,11 +85,8 @@ class ResultFile:
 
     def _read(self, path: str) -> None:
         try:
-            with open_npz(path) as npz:
-                arrays = {name: npz.read(name) for name in npz.members}
-        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
-            if isinstance(error, OSError) and not is_damage(error):
-                raise
+            arrays = read_arrays(path)
+        except ValueError as error:
             raise self._error("cannot be read as one of select") from error
         written = str(arrays.get("format", ""))
         if not written.startswith("jaxsvm select"):

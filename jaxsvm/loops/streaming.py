@@ -24,7 +24,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..checks import caller_stacklevel, calling, shown, x64_enabled
 from ..data.sharding import shard
-from ..files import DeferredInterrupt, check_field
+from ..files import DeferredInterrupt
 from ..flags import despite_flags, with_flags_of_caller
 from ..models import classes_of
 from ..numerics import accum_dtype, depends_on
@@ -78,16 +78,6 @@ class StreamState(NamedTuple):
     done: Array  # ()    bool, False: a stream has no tolerance
     # (6,) uint32, as of `RunState`; those of rows, targets and weights are 0, not known
     origin: Array | None = None
-
-    def __check__(self) -> None:
-        if self.origin is not None:
-            check_field("origin", self.origin, "whole", (6,), least=0)
-        if not isinstance(self.pending, Batch):
-            raise ValueError(f"pending must be a batch, got {type(self.pending).__name__}")
-        check_field("n_pending", self.n_pending, "whole", (), least=0, most=self.pending.y.shape[0])
-        for name in ("step", "seen", "chunks"):
-            check_field(name, getattr(self, name), "whole", (), least=0)
-        check_field("done", self.done, "truth", ())
 
 
 @despite_flags

@@ -1,7 +1,6 @@
 """Models: decision functions as callable pytrees, their files, and those of other programs."""
 
 from .exported_programs import export as export
-from .functions import BIASES as BIASES
 from .functions import Expansion as Expansion
 from .functions import Linear as Linear
 from .functions import Mapped as Mapped

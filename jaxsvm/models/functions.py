@@ -10,13 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checks import integer, matrix
-from ..files import check_field, check_front, shape_of
 from ..kernels import Kernel, holds_precomputed, matvec, precomputed
 from ..numerics import blocked, dot, is_traced, rounding_of_sums
-from ..recipe import check_choice, static, struct, unwrap_static
+from ..recipe import static, struct, unwrap_static
 from ..types import Array, Batch
-
-BIASES = ("none", "feature", "free")
 
 
 @struct
@@ -43,14 +40,6 @@ class Linear:
     def scaled(self, factor: Array) -> Linear:
         """factor f, for solvers that store f and a scalar factor."""
         return dataclasses.replace(self, w=factor * self.w, b=factor * self.b)
-
-    def __check__(self) -> None:
-        check_choice("bias", self.bias, BIASES)
-        check_field("w", self.w)
-        check_field("b", self.b)
-        if jnp.ndim(self.w) < 1:
-            raise ValueError("w must be a vector, got one number")
-        check_front("b", jnp.shape(self.b), jnp.shape(self.w)[:-1])
 
 
 @struct
@@ -118,21 +107,6 @@ class Expansion:
             np.asarray(self.index)[support], np.asarray(self.coef)[support], float(self.b)
         )
 
-    def __check__(self) -> None:
-        check_choice("bias", self.bias, BIASES)
-        if not isinstance(self.kernel, Kernel):
-            raise ValueError(f"kernel must be a kernel, got {self.kernel!r}")
-        check_field("coef", self.coef)
-        check_field("b", self.b)
-        check_field("index", self.index, "whole", least=-1)
-        x, coef, index = map(shape_of, (self.x, self.coef, self.index))
-        if len(x) < 2 or not x[-2:-1] == coef[-1:] == index[-1:]:
-            raise ValueError(
-                f"x, coef and index must have as many rows, got shapes {x}, {coef} and {index}"
-            )
-        for name, front in (("b", jnp.shape(self.b)), ("x", x[:-2]), ("index", index[:-1])):
-            check_front(name, front, coef[:-1])
-
 
 class Support(NamedTuple):
     """Support vectors: f(x) = sum_i coef_i k(x_index_i, x) + b."""
@@ -162,20 +136,6 @@ class Mapped:
     def sqnorm(self) -> Array:
         """|w|^2 in feature space, as in the objective."""
         return self.inner.sqnorm()
-
-    def __check__(self) -> None:
-        if not callable(unwrap_static(self.phi)) or not callable(self.inner):
-            raise ValueError(
-                f"phi must be a feature map and inner a model, got {self.phi!r} and {self.inner!r}"
-            )
-        map_columns, columns = (
-            getattr(unwrap_static(self.phi), "features", None),
-            num_columns(self.inner),
-        )
-        if isinstance(map_columns, int) and columns not in (None, map_columns):
-            raise ValueError(
-                f"phi gives {map_columns} features, but inner takes rows of {columns} columns"
-            )
 
 
 def num_columns(model: Any) -> int | None:

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import integer, matrix
-from ..files import shape_of
+from ..checks import matrix
 from ..numerics import blocked, dot
 from ..recipe import static, struct
 from ..types import Array
@@ -44,10 +43,8 @@ class OneVsRest:
     @property
     def scores(self) -> int:
         """k, the number of values for each row."""
-        return _num_models(self)
-
-    def __check__(self) -> None:
-        _num_models(self)
+        pairs = zip(jax.tree.leaves(self.inner), self.stacked, strict=True)
+        return next(np.shape(leaf)[0] for leaf, is_stacked in pairs if is_stacked)
 
 
 @struct
@@ -106,33 +103,6 @@ class OneVsOne:
     def scores(self) -> int:
         """k, the number of values for each row."""
         return self.classes
-
-    def __check__(self) -> None:
-        integer("classes", self.classes, 2)
-        _num_models(self)
-        k = self.classes
-        if not any(k * (k - 1) // 2 in shape_of(leaf) for leaf in jax.tree.leaves(self.inner)):
-            raise ValueError(
-                f"{k} classes have {k * (k - 1) // 2} pairs, but inner holds "
-                f"{_num_models(self)} models"
-            )
-
-
-def _num_models(model: OneVsRest | OneVsOne) -> int:
-    """The number of stacked models: the first axis of the leaves for which `stacked` is True."""
-    leaves, stacked = jax.tree.leaves(model.inner), model.stacked
-    booleans = isinstance(stacked, tuple) and all(isinstance(flag, bool) for flag in stacked)
-    if not booleans or len(stacked) != len(leaves) or not any(stacked):
-        raise ValueError(
-            f"stacked must hold a truth value for each of the {len(leaves)} arrays "
-            f"of inner, got {stacked!r}"
-        )
-    fronts = {shape_of(leaf)[:1] for leaf, flag in zip(leaves, stacked, strict=True) if flag}
-    if len(fronts) != 1 or fronts == {()}:
-        raise ValueError(
-            f"the stacked arrays of inner must have one first axis, got {sorted(fronts)}"
-        )
-    return fronts.pop()[0]
 
 
 def _map_models(model: OneVsRest | OneVsOne, fn: Callable, out_axes: int = 0) -> Array:

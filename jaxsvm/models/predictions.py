@@ -16,7 +16,7 @@ from ..numerics import is_traced, pad_rows
 from ..recipe import Recipe, as_static, static, struct, unwrap_static
 from ..types import Array, Batch, Lifted, SparseRows
 from .frames import by_name, places
-from .functions import Expansion, Linear, Mapped, support_index
+from .functions import Expansion, Mapped, support_index
 from .multiclass import OneVsOne, OneVsRest
 
 SIZES = (1, 16, 256, 4096)  # rows of a program
@@ -281,16 +281,6 @@ class MultiLabel(Named):
         """Which labels hold, (n, d) -> (n, k) numbers 0 and 1."""
         return self.named.predict(self.inner, x)
 
-    def __check__(self) -> None:
-        inner = self.inner
-        while isinstance(inner, Mapped):
-            inner = inner.inner
-        if getattr(inner, "scores", len(self.labels)) != len(self.labels):
-            raise ValueError(
-                f"there are {len(self.labels)} labels, but the model gives {inner.scores} values "
-                "for each row"
-            )
-
 
 @struct
 class Classifier(Named):
@@ -330,19 +320,6 @@ class Classifier(Named):
     def sqnorm(self) -> Array:
         """|w|^2, as in the objective."""
         return self.inner.sqnorm()
-
-    def __check__(self) -> None:
-        if not callable(self.inner):
-            raise ValueError(f"inner must be a model, got {self.inner!r}")
-        inner = self.inner
-        while isinstance(inner, Mapped):
-            inner = inner.inner
-        scores = 1 if isinstance(inner, Linear | Expansion) else getattr(inner, "scores", None)
-        if scores is not None and len(self.classes) != max(scores, 2):
-            raise ValueError(
-                f"there are {len(self.classes)} classes, but the model gives "
-                f"{scores} values for each row"
-            )
 
 
 def classes_of(targets: Any, known: Any) -> Any:

@@ -1,14 +1,11 @@
-"""Pytrees of arrays, models and runs as files."""
+"""Pytrees of arrays, models and runs as files: an npz of arrays, and their structure as JSON."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import importlib
 import json
 import os
 import reprlib
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -17,140 +14,88 @@ import numpy as np
 import optax
 
 from .. import __about__
-from ..checks import brief, has_values, x64_enabled
-from ..files import (
-    MEMBERS,
-    Npz,
-    atomic_path,
-    check_field,
-    is_damage,
-    open_npz,
-    refuse_special,
-    shape_of,
-)
-from ..recipe import REGISTRY, Recipe, current_name, registered_name, unwrap_static
-from ..types import Array, Curve, all_finite
-from .functions import Expansion, Linear, Mapped
-from .predictions import Classifier
+from ..checks import as_path, has_values, x64_enabled
+from ..files import atomic_path, read_arrays
+from ..recipe import REGISTRY, Recipe, registered_name
+from ..types import Array, all_finite
 
 _FORMAT = 1
 
-
-_HEADER_BYTES = 2**26  # largest header
-
+# classes, factories and functions of older files by their names there, and their names today
+_RENAMED: dict[str, str] = {}
 
 # modules whose state classes are found by name
-_OPTAX = {"optax.": optax, "optax.contrib.": optax.contrib}
+_OPTAX = {"optax": optax, "optax.contrib": optax.contrib}
 
 
 class _Refused(ValueError):
-    """An undamaged file that cannot be read in this process, for the reason in the message."""
+    """What an undamaged file has that cannot be read here, as the rest of a sentence."""
 
 
 def _class_name(cls: type) -> str | None:
     name = registered_name(cls)
     for prefix, module in _OPTAX.items():
-        if name is None and getattr(module, cls.__name__, None) is cls:
-            name = prefix + cls.__name__
+        if name is None and issubclass(cls, tuple) and getattr(module, cls.__name__, None) is cls:
+            name = f"{prefix}.{cls.__name__}"
     return name
 
 
+def _field_names(cls: type) -> Any:
+    """The fields of a NamedTuple or dataclass; None of other classes."""
+    return getattr(cls, "_fields", getattr(cls, "__dataclass_fields__", None))
+
+
 def _find(name: str) -> Any:
-    if current_name(name) not in REGISTRY:  # modules register their names where they are imported
+    """What is registered by that name, or a state class of optax."""
+    name = _RENAMED.get(name, name)
+    if name not in REGISTRY:  # modules register their names where they are imported
         importlib.import_module(f"{__name__.split('.')[0]}.api")
-    entry = REGISTRY.get(current_name(name))
-    prefix, _, last = name.rpartition(".")
-    if prefix + "." in _OPTAX:
-        cls = getattr(_OPTAX[prefix + "."], last, None)
-        entry = cls if isinstance(cls, type) and issubclass(cls, tuple) else None
+    entry = REGISTRY.get(name)
     if entry is None:
-        raise _Refused(
-            f"the file holds {name!r}, which is not registered: import or register it first "
-            "(jaxsvm.register, kernels.register), or give load(path, like=...)"
-        )
+        prefix, _, last = name.rpartition(".")
+        entry = getattr(_OPTAX.get(prefix), last, None)
+        if not (isinstance(entry, type) and issubclass(entry, tuple)):
+            raise _Refused(
+                f"holds {name!r}, which is not registered: import or register it first, by "
+                "jaxsvm.register or kernels.register"
+            )
     return entry
 
 
-def _find_factory(name: str) -> Any:
+def _make(name: str, kind: str, args: list, kwargs: dict) -> Any:
+    """The result of a factory, or an object of a class; no other function is called."""
     entry = _find(name)
-    if not isinstance(getattr(entry, "result_type", None), type):
+    is_class = isinstance(entry, type) and _field_names(entry) is not None
+    if not (is_class if kind == "class" else hasattr(entry, "unchecked")):
+        raise _Refused(f"makes a {name!r}, which is not registered as a {kind}")
+    try:
+        return entry(*args, **kwargs)
+    except (TypeError, ValueError) as error:
         raise _Refused(
-            f"the file calls {name!r}, which is not registered as a factory: only "
-            "factories are called"
-        )
-    return entry
-
-
-def _find_class(name: str) -> type:
-    entry = _find(name)
-    if not isinstance(entry, type) or not (
-        hasattr(entry, "_fields") or hasattr(entry, "__dataclass_fields__")
-    ):
-        raise _Refused(f"the file makes a {name!r}, which is not registered as a class with fields")
-    return entry
-
-
-def _holds(cls: Any, fields: Iterable[str]) -> bool:
-    """Whether these are the fields of the class; fields with defaults may be missing."""
-    if hasattr(cls, "_fields"):
-        names, required = cls._fields, set(cls._fields) - set(cls._field_defaults)
-    else:
-        names = getattr(cls, "__dataclass_fields__", {})
-        no_default = lambda f: (
-            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-        )
-        required = {name for name, field in names.items() if no_default(field)}
-    return required <= set(fields) <= set(names)
+            f"holds a {name!r} that this version of jaxsvm does not take ({error}): load it with "
+            "the version that wrote it, or begin anew"
+        ) from error
 
 
 def _encode(node: Any, arrays: list) -> Any:
     """A pytree as JSON, its arrays appended to `arrays`."""
+    each = lambda parts: [_encode(part, arrays) for part in parts]
+    named = lambda parts: {name: _encode(part, arrays) for name, part in parts.items()}
     if node is None or isinstance(node, bool | int | float | str):
         return {"value": node}
-    if isinstance(node, jax.Array) and not has_values(node):
-        raise ValueError(
-            "an array that is traced, or in parts on devices of other processes, cannot be saved: "
-            "save outside of transformations, and states of several processes by orbax.checkpoint"
-        )
-    if isinstance(node, jax.Array) and jnp.issubdtype(node.dtype, jax.dtypes.prng_key):
-        arrays.append(np.asarray(jax.random.key_data(node)))
-        return {"key": len(arrays) - 1, "impl": str(jax.random.key_impl(node))}
     if isinstance(node, jax.Array | np.ndarray | np.generic):
-        array = np.asarray(node)
-        if array.dtype.kind in "OSUMm":
-            raise ValueError(
-                f"an array of {array.dtype} cannot be saved, only numbers and truth values"
-            )
-        array = array.astype(array.dtype.newbyteorder("="))
-        name = array.dtype.name
-        # bfloat16 and similar types: stored as integers with the same bits
-        if array.dtype.kind == "V":
-            array = array.view(f"u{array.dtype.itemsize}")
-        arrays.append(array)
-        return {"array": len(arrays) - 1, "dtype": name}
+        return _encode_array(node, arrays)
     if isinstance(node, Recipe):
         factory, args, kwargs = node.call()
-        factory_name = registered_name(factory)
-        if factory_name is not None:
-            children = (
-                [_encode(a, arrays) for a in args],
-                {k: _encode(v, arrays) for k, v in kwargs.items()},
-            )
-            return {"call": factory_name, "args": children[0], "kwargs": children[1]}
-    elif isinstance(node, tuple) and hasattr(node, "_fields"):
-        class_name = _class_name(type(node))
-        if class_name is not None:
-            return {
-                "named": class_name,
-                "fields": {f: _encode(v, arrays) for f, v in zip(node._fields, node, strict=True)},
-            }
+        if name := registered_name(factory):
+            return {"call": name, "args": each(args), "kwargs": named(kwargs)}
+    elif (fields := _field_names(type(node))) is not None:
+        if name := _class_name(type(node)):
+            return {"named": name, "fields": named({f: getattr(node, f) for f in fields})}
     elif isinstance(node, tuple | list):
-        return {"tuple" if isinstance(node, tuple) else "list": [_encode(v, arrays) for v in node]}
+        return {"tuple" if isinstance(node, tuple) else "list": each(node)}
     elif isinstance(node, dict) and all(isinstance(k, str) for k in node):
-        return {"dict": {k: _encode(v, arrays) for k, v in node.items()}}
-    elif hasattr(node, "__dataclass_fields__") and registered_name(type(node)):
-        fields = {f: _encode(getattr(node, f), arrays) for f in node.__dataclass_fields__}
-        return {"named": registered_name(type(node)), "fields": fields}
+        return {"dict": named(node)}
     elif callable(node) and registered_name(node):
         return {"function": registered_name(node)}
     raise ValueError(
@@ -160,103 +105,59 @@ def _encode(node: Any, arrays: list) -> Any:
     )
 
 
-class _Arrays:
-    """The arrays of a file, each read once, when the header names it."""
-
-    def __init__(self, npz: Npz) -> None:
-        self.npz, self.unread = npz, set(npz.members) - {"header"}
-        self.count = len(self.unread)
-
-    def __len__(self) -> int:
-        return self.count
-
-    def read(self, number: Any, name: str) -> Array:
-        """The array of that number; `name` is its dtype."""
-        member, dtype = f"a{number}", jnp.dtype(name)
-        if member not in self.unread:
-            raise ValueError(f"the header names {member}, which is not there or was named before")
-        self.unread.remove(member)
-        # bfloat16 and similar types are integers with the same bits in the file
-        stored = np.dtype(f"u{dtype.itemsize}") if dtype.kind == "V" else dtype
-        if self.npz.header(member).dtype.newbyteorder("=") != stored:
-            raise ValueError(f"{member} is not of dtype {name}, as the header says")
-        return jnp.asarray(self.npz.read(member).astype(stored, copy=False).view(dtype))
-
-    def close(self) -> None:
-        """Raise for arrays that the header did not name."""
-        if self.unread:
-            raise ValueError(f"the header does not name {', '.join(sorted(self.unread)[:3])}")
+def _encode_array(node: Any, arrays: list) -> Any:
+    if isinstance(node, jax.Array) and not has_values(node):
+        raise ValueError(
+            "an array that is traced, or in parts on devices of other processes, cannot be saved: "
+            "save outside of transformations, and states of several processes by orbax.checkpoint"
+        )
+    if isinstance(node, jax.Array) and jnp.issubdtype(node.dtype, jax.dtypes.prng_key):
+        arrays.append(np.asarray(jax.random.key_data(node)))
+        return {"key": len(arrays) - 1, "impl": str(jax.random.key_impl(node))}
+    array = np.asarray(node)
+    if array.dtype.kind in "OSUMm":
+        raise ValueError(
+            f"an array of {array.dtype} cannot be saved, only numbers and truth values"
+        )
+    array = array.astype(array.dtype.newbyteorder("="))
+    # bfloat16 and similar types: stored as integers with the same bits
+    arrays.append(array.view(f"u{array.itemsize}") if array.dtype.kind == "V" else array)
+    return {"array": len(arrays) - 1, "dtype": array.dtype.name}
 
 
-def _with_evals(fields: dict) -> dict:
-    """Decoded fields of a `Curve`; in old files evaluations are two integers, high 2^20 + low."""
-    if "evals_parts" not in fields:
-        return fields
-    parts = fields["evals_parts"]
-    check_field("evals_parts", parts, "whole", (*jnp.shape(fields["loss"]), 2), least=0)
-    evals = np.asarray(parts, np.float64) @ np.array([2.0**20, 1.0])
-    rest = {name: value for name, value in fields.items() if name != "evals_parts"}
-    return rest | {"evals": jnp.asarray(evals, fields["loss"].dtype)}
+def _decode(node: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """The inverse of `_encode`; takes the arrays out of `arrays`."""
+    each = lambda parts: [_decode(part, arrays) for part in parts]
+    named = lambda parts: {name: _decode(part, arrays) for name, part in parts.items()}
+    match node:
+        case {"value": value}:
+            return value
+        case {"key": number, "impl": impl}:
+            return jax.random.wrap_key_data(jnp.asarray(arrays.pop(f"a{number}")), impl=impl)
+        case {"array": number, "dtype": name}:
+            return _decode_array(arrays.pop(f"a{number}"), jnp.dtype(name))
+        case {"call": name, "args": args, "kwargs": kwargs}:
+            return _make(name, "factory", each(args), named(kwargs))
+        case {"named": name, "fields": fields}:
+            return _make(name, "class", [], named(fields))
+        case {"function": name}:
+            return _find(name)
+        case {"dict": parts}:
+            return named(parts)
+        case {"tuple": parts}:
+            return tuple(each(parts))
+        case {"list": parts}:
+            return each(parts)
+    raise ValueError("an entry of the header is none of `_encode`")
 
 
-def _decode(node: Any, arrays: _Arrays) -> Any:
-    """The inverse of `_encode`."""
-    if "value" in node:
-        return node["value"]
-    if "key" in node:
-        return jax.random.wrap_key_data(arrays.read(node["key"], "uint32"), impl=node["impl"])
-    if "array" in node:
-        dtype = jnp.dtype(node["dtype"])
-        if not x64_enabled() and dtype.itemsize // (1 + (dtype.kind == "c")) == 8:
-            raise _Refused(
-                "the file holds 64-bit numbers: switch them on first, "
-                "jax.config.update('jax_enable_x64', True)"
-            )
-        return arrays.read(node["array"], node["dtype"])
-    if "call" in node:
-        factory = _find_factory(node["call"])
-        args = [_decode(a, arrays) for a in node["args"]]
-        return _call(factory, args, {k: _decode(v, arrays) for k, v in node["kwargs"].items()})
-    if "named" in node:
-        name, fields = node["named"], node["fields"]
-        cls = _find_class(name)
-        known = {"evals" if k == "evals_parts" else k for k in fields} if cls is Curve else fields
-        if not _holds(cls, known):
-            raise _Refused(
-                f"the file holds {name!r} of another version of jaxsvm: load it there, "
-                "or begin anew"
-            )
-        return _make_checked(cls, {k: _decode(v, arrays) for k, v in fields.items()})
-    if "function" in node:
-        return _find(node["function"])
-    if "dict" in node:
-        return {k: _decode(v, arrays) for k, v in node["dict"].items()}
-    if "tuple" in node:
-        return tuple(_decode(v, arrays) for v in node["tuple"])
-    if "list" in node:
-        return [_decode(v, arrays) for v in node["list"]]
-    raise ValueError(f"unknown entry {sorted(node)} in the header")
-
-
-def _call(factory: Any, args: list, kwargs: dict) -> Recipe:
-    """The result of a factory."""
-    try:
-        return factory(*args, **kwargs)
-    except ValueError as error:
+def _decode_array(array: np.ndarray, dtype: np.dtype) -> Array:
+    if not x64_enabled() and dtype.itemsize // (1 + (dtype.kind == "c")) == 8:
         raise _Refused(
-            f"the file holds {factory.__name__} with arguments that it refuses: {error}"
-        ) from error
-
-
-def _make_checked(cls: type, fields: dict) -> Any:
-    """An object of the class with these fields, checked by its method `__check__`."""
-    try:
-        instance = cls(**(_with_evals(fields) if cls is Curve else fields))
-        if hasattr(cls, "__check__"):
-            instance.__check__()
-    except ValueError as error:
-        raise _Refused(f"the file holds a {cls.__name__} that cannot be: {error}") from error
-    return instance
+            "holds 64-bit numbers: switch them on first, jax.config.update('jax_enable_x64', True)"
+        )
+    # of the other byte order, where the machine that wrote it has that one
+    return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False).view(dtype))
 
 
 def check_savable(tree: Any) -> None:
@@ -290,24 +191,13 @@ def save(path: str | bytes | os.PathLike, tree: Any) -> None:
     Example:
         >>> import tempfile, os, jaxsvm
         >>> path = os.path.join(tempfile.mkdtemp(), "model.npz")
-        >>> save(path, Linear(jnp.ones(2), jnp.zeros(())))
+        >>> save(path, jaxsvm.models.Linear(jnp.ones(2), jnp.zeros(())))
         >>> load(path)(jnp.ones((1, 2))).tolist()
         [2.0]
     """
     arrays: list = []
-    encoded = _encode(tree, arrays)
-    header = {
-        "format": _FORMAT,
-        "jaxsvm": __about__.__version__,
-        "jax": jax.__version__,
-        "tree": encoded,
-    }
-    text = json.dumps(header).encode()
-    if len(text) > _HEADER_BYTES or len(arrays) >= MEMBERS:
-        raise ValueError(
-            f"the tree has too many parts: {len(arrays)} arrays, and a description of {len(text)} "
-            f"bytes; less than {MEMBERS} arrays and {_HEADER_BYTES} bytes are read"
-        )
+    versions = {"format": _FORMAT, "jaxsvm": __about__.__version__, "jax": jax.__version__}
+    text = json.dumps(versions | {"tree": _encode(tree, arrays)}).encode()
     if jax.distributed.is_initialized() and jax.process_index() > 0:
         return
     members = {f"a{i}": a for i, a in enumerate(arrays)}
@@ -315,178 +205,45 @@ def save(path: str | bytes | os.PathLike, tree: Any) -> None:
         np.savez(file, header=np.frombuffer(text, np.uint8), **members)
 
 
-def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
+def load(path: str | bytes | os.PathLike) -> Any:
     """The tree that `save` wrote.
 
-    Nothing is unpickled, no module but those of jaxsvm is imported, and only factories are called.
-    Only arrays that the header names are read, after their sizes are compared with that of the
-    file. Classes with a method `__check__` check their shapes, dtypes and ranges.
+    Nothing is unpickled, no module but those of jaxsvm is imported, and only classes and factories
+    that are registered are called. Take files only from people whom you trust to have written them
+    by `save`: checksums find damage, not intent.
 
     Args:
         path: the file.
-        like: a tree of the same structure; its classes are used, so that they need not be
-            registered.
 
     Raises:
         FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
-        ValueError: the file is damaged or of another kind, holds something that is not registered
-            or not valid, does not fit `like`, or holds a model with numbers that are not finite.
+        ValueError: the file is damaged or of another kind or version, holds something that is not
+            registered or 64-bit numbers without x64, or a model with numbers that are not finite.
             (The state of a run may hold them.)
     """
-    path = os.fsdecode(path)
-    refuse_special(path)
-    with _naming(path):
-        with open_npz(path, compressed=False) as npz:
-            header = _read_header(npz)
-            tree, arrays = header["tree"], _Arrays(npz)
-            if like is None:
-                result = _decode(tree, arrays)
-            else:
-                actual, expected = (
-                    len(arrays),
-                    sum(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(like)),
-                )
-                if actual != expected:
-                    raise _Refused(f"the file holds {actual} arrays, `like` has {expected}")
-                result = _decode_like(tree, like, arrays)
-            arrays.close()
-        return _check_model(result)
-
-
-@contextlib.contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Name the file in errors of its contents.
-
-    Raises:
-        ValueError: the file is damaged, of another kind, or refused.
-    """
+    path, version = as_path("path", path), ""
     try:
-        yield
+        arrays = read_arrays(path)
+        header = json.loads(arrays.pop("header").tobytes())
+        version = header["jaxsvm"]
+        if header["format"] != _FORMAT:
+            raise _Refused(
+                f"has format {header['format']!r}, expected {_FORMAT}: load it with the version "
+                "that wrote it"
+            )
+        tree = _decode(header["tree"], arrays)
     except _Refused as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path} {error} (jaxsvm {version!r} wrote this file)") from error
+    except (OSError, MemoryError, jax.errors.JaxRuntimeError):
+        raise
     except Exception as error:
-        if not is_damage(error):
-            if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-                error.filename = path
-            raise
         raise ValueError(
-            f"{path} is damaged or was not written by jaxsvm.models.save ({brief(error)})"
+            f"{path} is damaged or was not written by jaxsvm.models.save: take another copy of it, "
+            "or begin anew"
         ) from error
-
-
-def _check_model(tree: Any) -> Any:
-    """The tree, unchanged; raise for a model whose numbers are not all finite.
-
-    States may hold such numbers.
-    """
     if callable(tree) and hasattr(tree, "sqnorm") and not all_finite(tree):
-        raise _Refused(
-            "the model holds numbers that are not finite: its training diverged; train it again"
+        raise ValueError(
+            f"{path}: the model holds numbers that are not finite: its training diverged; train it "
+            "again"
         )
-    _check_axes(tree)
     return tree
-
-
-def _check_axes(model: Any) -> None:
-    """Raise for a model whose parts have different numbers of stacked models."""
-    stacked: Any = None  # for each array whether it is stacked, in a multiclass model
-    map_axes = 0  # largest number of leading axes of a feature map
-    while isinstance(model, Mapped | Classifier) or hasattr(model, "stacked"):
-        if hasattr(model, "stacked"):
-            stacked = jax.tree.unflatten(jax.tree.structure(model.inner), model.stacked)
-        else:
-            if isinstance(model, Mapped):
-                in_classes = stacked is not None and any(jax.tree.leaves(stacked.phi))
-                map_axes = max(map_axes, getattr(unwrap_static(model.phi), "axes", 0) - in_classes)
-            stacked = None if stacked is None else stacked.inner
-        model = model.inner
-    if isinstance(model, Linear | Expansion):
-        first = "w" if isinstance(model, Linear) else "coef"
-        axes, other = (
-            np.ndim(getattr(model, f)) - bool(stacked is not None and getattr(stacked, f))
-            for f in (first, "b")
-        )
-        if map_axes > other:
-            raise _Refused(
-                f"the file holds a feature map with {map_axes} axes in front and a "
-                f"model with {other}"
-            )
-        if axes - 1 != other:
-            shapes = " and ".join(str(shape_of(getattr(model, f))) for f in (first, "b"))
-            raise _Refused(
-                f"the file holds a {type(model).__name__} whose {first} and b have the "
-                f"shapes {shapes}"
-            )
-
-
-def _read_header(npz: Npz) -> Any:
-    """The header: versions, and the description of the tree."""
-    array = npz.header("header")
-    if array.dtype != np.uint8 or array.ndim != 1 or array.shape[0] > _HEADER_BYTES:
-        raise ValueError(f"the header has dtype {array.dtype} and shape {array.shape}")
-    header = json.loads(npz.read("header").tobytes())
-    if header["format"] != _FORMAT:
-        raise _Refused(f"the file has format {header['format']}, this version reads {_FORMAT}")
-    return header
-
-
-def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False) -> Any:
-    """`_decode` with the classes, factories and functions of `like`.
-
-    The structure must be the same as that of `like`.
-
-    Args:
-        node: a part of the header.
-        like: the same part of the user's tree.
-        arrays: of the file.
-        structure: whether numbers, strings and booleans are structure here, so that they must be
-            equal.
-    """
-    down = lambda child, other, structure=structure: _decode_like(child, other, arrays, structure)
-    if "array" in node or "key" in node:
-        array = _decode(node, arrays)
-        if hasattr(like, "dtype") and (array.shape != like.shape or array.dtype != like.dtype):
-            shown = [f"{a.dtype}{list(a.shape)}" for a in (array, like)]
-            raise _Refused(f"the file holds an array {shown[0]} where `like` has {shown[1]}")
-        if hasattr(like, "dtype"):
-            return array
-    elif "value" in node:
-        value = node["value"]
-        if type(value) is type(like) and (
-            value == like or isinstance(value, float) or not structure
-        ):
-            return value
-    elif "call" in node and isinstance(like, Recipe):
-        factory, args, kwargs = like.call()
-        if (
-            registered_name(factory) in (None, current_name(node["call"]))
-            and len(args) == len(node["args"])
-            and set(kwargs) == set(node["kwargs"])
-        ):
-            children = [down(a, b, True) for a, b in zip(node["args"], args, strict=True)]
-            return _call(
-                factory, children, {k: down(v, kwargs[k], True) for k, v in node["kwargs"].items()}
-            )
-    elif "named" in node:
-        if _class_name(type(like)) in (None, node["named"]) and _holds(type(like), node["fields"]):
-            known = getattr(like, "__dataclass_fields__", {})
-            is_static = {
-                f: structure or (f in known and known[f].metadata.get("static", False))
-                for f in node["fields"]
-            }
-            return _make_checked(
-                type(like),
-                {f: down(v, getattr(like, f), is_static[f]) for f, v in node["fields"].items()},
-            )
-    elif "function" in node and callable(like):
-        if registered_name(like) in (None, current_name(node["function"])):
-            return like
-    elif "dict" in node and isinstance(like, dict):
-        if set(node["dict"]) == set(like):
-            return {k: down(v, like[k]) for k, v in node["dict"].items()}
-    elif "tuple" in node and type(like) is tuple:
-        if len(node["tuple"]) == len(like):
-            return tuple(down(v, other) for v, other in zip(node["tuple"], like, strict=True))
-    elif "list" in node and type(like) is list and len(node["list"]) == len(like):
-        return [down(v, other) for v, other in zip(node["list"], like, strict=True)]
-    raise _Refused(f"the file holds {json.dumps(node)[:80]} where `like` has {reprlib.repr(like)}")

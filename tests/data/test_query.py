@@ -7,7 +7,6 @@ import pytest
 
 import jaxsvm
 from jaxsvm import models
-from jaxsvm.types import Batch
 
 X = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
 Y = [0, 1, 2, 0, 1, 1, 2, 0]
@@ -41,26 +40,6 @@ def test_data_without_queries_have_no_leaf_for_them():
 def test_files_hold_queries(tmp_path):
     models.save(tmp_path / "batch.npz", data())
     assert models.load(tmp_path / "batch.npz").query.tolist() == NUMBERS
-
-
-def test_a_batch_of_an_older_version_is_one_without_queries(tmp_path, monkeypatch):
-    """Files of 0.3.0 hold four fields of a batch."""
-    monkeypatch.setattr(models.serialization, "_encode", _four_fields(models.serialization._encode))
-    models.save(tmp_path / "old.npz", jaxsvm.dataset(X, [1, -1] * 4))
-    monkeypatch.undo()
-    loaded = models.load(tmp_path / "old.npz")
-    assert isinstance(loaded, Batch) and loaded.query is None
-    np.testing.assert_array_equal(loaded.x, X)
-
-
-def _four_fields(encode):
-    def encoded(node, arrays):
-        entry = encode(node, arrays)
-        if entry.get("named") == "Batch":
-            assert entry["fields"].pop("query") == {"value": None}
-        return entry
-
-    return encoded
 
 
 def test_select_keeps_queries_whole():
