@@ -199,7 +199,7 @@ def check_combined(solver: Any, sampler: Sampler, data: Batch) -> None:
         )
     if isinstance(solver.targets, int):
         raise ValueError(f"the sampler gives pairs, and this solver takes class numbers: {how}")
-    if solver.has_row_entries(data):
+    if any(solver.row_entries(data)):
         raise ValueError(
             "the sampler gives differences of rows, and this solver has a variable for each row: "
             f"{how}"

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import operator
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
@@ -310,7 +311,8 @@ def _begin(
     like, dtype = no_rows(first, 1), accum_dtype(first.x)
     release_programs()
     old = Old(as_argument(solver, dtype))
-    per_row = old.has_row_entries(like)
+    entries = old.row_entries(like)
+    per_row = any(entries)
     if per_row and mesh is not None:
         raise ValueError(
             "this solver has a state for each row, and a stream on a mesh keeps none: take one "
@@ -324,8 +326,8 @@ def _begin(
         raise ValueError(
             f"rows={rows}, but the first chunk alone has {n}: give the number of all rows"
         )
-    init = lambda part: solver.init(jax.random.key(0), like._replace(x=part[0], y=part[1]))
-    if per_row and any(depends_on(init, (like.x, like.y))):
+    init = lambda part: old.init(jax.random.key(0), like._replace(x=part[0], y=part[1]))
+    if any(map(operator.and_, entries, depends_on(init, (like.x, like.y)))):
         raise ValueError(
             "this solver begins with something of each row (one_vs_one of a dual method: which "
             "pairs a row counts for), which a stream cannot know beforehand: use fit, or "
