@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MOST = {"jaxsvm": 21_000, "tests": 37_440}
+MOST = {"jaxsvm": 20_700, "tests": 37_434}
 
 
 def lines_of_code(text: str) -> int:

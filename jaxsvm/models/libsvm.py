@@ -364,7 +364,7 @@ def _read(file: Iterable[str], columns: int | None, sparse: bool) -> Any:
     """The model of the lines of a file."""
     lines = ((number, line.split()) for number, line in enumerate(file, 1) if line.strip())
     header: dict[str, Any] = {}
-    rows: list[tuple[np.ndarray, np.ndarray]] = []
+    rows: list[tuple[np.ndarray, ...]] = []
     try:
         for line in lines:
             if line[1] in (["SV"], ["w"]):
@@ -385,30 +385,28 @@ def _read(file: Iterable[str], columns: int | None, sparse: bool) -> Any:
         raise ValueError(f"line {line[0]}: {error}, got {brief(' '.join(line[1]))!r}") from error
     if len(rows) != total:
         raise ValueError(f"expected {total} lines after the header, got {len(rows)}")
-    coef = np.array([row for row, _ in rows]).reshape(total, outputs)
+    coef = np.array([row[0] for row in rows]).reshape(total, outputs)
     if is_linear:
         model = _linear(header, coef if k > 2 else coef[:, :1], columns)
     else:
-        model = _expansion(header, coef, [entries for _, entries in rows], columns, sparse)
+        model = _expansion(header, coef, rows, columns, sparse)
     if task != "classification":
         return model
     labels = header["label"]  # values > 0 are for the first one there, the second name here
     return Classifier(model, tuple(labels if k > 2 else labels[::-1]))
 
 
-def _values(words: Any, kind: Any = float) -> np.ndarray:
+def _values(words: list[str], kind: Any = float) -> np.ndarray:
     """Words as integers of 32 bits, or as numbers that a model holds."""
-    values = np.array(words, float)
-    most = 2.0**31 if kind is int else float(np.finfo(run_dtype()).max)
-    made = values.astype(kind)
-    # "1_0" is a number of Python
-    if "_" in str(words) or not (np.abs(values) <= most).all() or (made != values).any():
+    values = np.array([kind(word) for word in words])
+    most = 2**31 if kind is int else float(np.finfo(run_dtype()).max)
+    if "_" in "".join(words) or not (np.abs(values) <= most).all():  # Python takes 1_0
         raise ValueError(
             "expected integers of 32 bits"
             if kind is int
             else f"expected finite numbers of {run_dtype()}; for larger ones {_WIDER}"
         )
-    return made
+    return values
 
 
 def _put(header: dict, key: str, *words: str) -> None:
@@ -421,25 +419,25 @@ def _put(header: dict, key: str, *words: str) -> None:
         raise ValueError(f"expected {key} and {count} values")
     if isinstance(kind, str) and words[0] not in kind.split():
         raise ValueError(f"expected {key} and one of {kind}")
-    values: Any = words if isinstance(kind, str) else _values(words, kind).tolist()
+    values: Any = words if isinstance(kind, str) else _values(list(words), kind).tolist()
     least = {"label": -np.inf, "nr_class": 2}.get(key, 0)
     if kind is int and min(values) < least:
         raise ValueError(f"expected {key} of at least {least}")
     header[key] = values[0] if size == 1 else values
 
 
-def _row(words: list[str], outputs: int, most: int, by_row: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The first numbers of a line of the body, and its pairs of an index and a value."""
+def _row(words: list[str], outputs: int, most: int, by_row: bool) -> tuple[np.ndarray, ...]:
+    """The first numbers of a line of the body, and the indices and the values behind them."""
     pairs = [word.partition(":")[::2] for word in words[outputs:]]
     if by_row:
         pairs = [(row, "1") for zero, row in pairs if zero == "0"]
-    entries = _values(pairs).reshape(-1, 2)
-    steps = np.diff([0, *_values(entries[:, 0], int), most + 1])
+    places = _values([place for place, _ in pairs], int)
+    steps = np.diff([0, *places, most + 1])
     if len(words) < outputs or (steps < 1).any() or (by_row and len(pairs) != 1):
         entry = "0:index" if by_row else "index:value ..."
         rest = f" and {entry}, where indices rise from 1 to {most}" if most else ""
         raise ValueError(f"expected {outputs} numbers{rest}")
-    return _values(words[:outputs]), entries
+    return _values(words[:outputs]), places, _values([value for _, value in pairs])
 
 
 def _expansion(
@@ -454,10 +452,10 @@ def _expansion(
     if sum(counts) != m:
         raise ValueError(f"nr_sv must sum to total_sv, {m}, got {sum(counts)}")
     coef = pair_coef(coef, counts)
-    places, values = np.concatenate([np.zeros((0, 2)), *rows]).T
-    width = columns or int(places.max(initial=1))
-    start = np.cumsum([0, *map(len, rows)])
-    x = scipy.sparse.csr_matrix((values, places.astype(int) - 1, start), (m, width))
+    places, values = ([value for row in rows for value in row[at]] for at in (1, 2))
+    start = np.cumsum([0, *(len(row[1]) for row in rows)])
+    width = columns or int(max(places, default=1))
+    x = scipy.sparse.csr_matrix((values, np.array(places, int) - 1, start), (m, width))
     if name == "linear":  # coefficients that cancel lose their digits, and weights do not
         size = np.sqrt(x.multiply(x).sum(axis=1)).A1
         largest = size.max(initial=0) * np.linalg.norm(coef * size, axis=1).max()
