@@ -45,6 +45,7 @@ def from_sklearn(fitted: Any) -> Any:
         ValueError: not fitted, a kernel that is a Python function, or numbers beyond float32.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> from sklearn.svm import SVC
         >>> machine = SVC(C=10.0, gamma=1.0).fit([[0.0], [1.0], [2.0]], ["a", "b", "a"])
         >>> from_sklearn(machine).predict(jnp.array([[0.9], [2.1]])).tolist()
@@ -144,6 +145,7 @@ def to_sklearn(model: Any, *, task: str | None = None) -> Any:
         ImportError: scikit-learn is not installed.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> model = Classifier(Linear(jnp.array([2.0, -1.0]), jnp.array(0.5)), ("ham", "spam"))
         >>> machine = to_sklearn(model)
         >>> machine.decision_function([[1.0, 1.0]]).tolist(), machine.predict([[1, 1]]).tolist()
