@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MOST = {"jaxsvm": 20_603, "tests": 36_640}
+MOST = {"jaxsvm": 20_400, "tests": 36_700}
 
 
 def lines_of_code(text: str) -> int:

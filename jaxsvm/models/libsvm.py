@@ -2,56 +2,60 @@
 
 from __future__ import annotations
 
-import dataclasses
 import numbers
 import os
 import warnings
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_path, integer, shown
-from ..files import atomic_path
+from ..checks import MOST_COUNT, as_path, brief, caller_stacklevel, integer, shown, x64_enabled
+from ..files import atomic_path, refuse_special
 from ..kernels import Kernel, by_name, linear, polynomial, precomputed, rbf, sigmoid
 from ..names import KERNELS
-from ..numerics import pad_rows
+from ..numerics import listed_entries, pad_rows
 from ..recipe import check_choice
-from ..types import Array, SparseRows, all_finite
+from ..types import SparseRows, all_finite
 from .functions import Expansion, Linear, make_expansion, on_training_rows
 from .multiclass import MultiOutput, OneVsOne, OneVsRest, pair_coef, stack_pairs
 from .predictions import Classifier, MultiLabel
-from .text import TextFile, run_dtype
 
 TASKS = ("classification", "regression", "one_class")
 ACCURACY = 1e-3  # of decision values, LIBSVM's tolerance
-# numbers of the largest dense matrix of support vectors that is made unasked
-_DENSE = 2**28
-_SMALL = 2**24  # of a file of a few bytes; of longer ones _PER_BYTE more for each byte
-_PER_BYTE = 64
+_DENSE = 2**28  # numbers of the largest matrix that is made unasked
 
-_SVM_TYPE = {"classification": "c_svc", "regression": "epsilon_svr", "one_class": "one_class"}
-_SOLVER_TYPE = {
-    "classification": "L2R_L1LOSS_SVC_DUAL",
-    "regression": "L2R_L1LOSS_SVR_DUAL",
-    "one_class": "ONECLASS_SVM",
+_KERNELS = {kernel.__name__: kernel for kernel in (linear, polynomial, rbf, sigmoid, precomputed)}
+# The lines before the body in the order in which they are written: the type of their values, or
+# the words that may stand there; and how many values there are, "k" for classes.
+_LINES: dict[str, tuple[Any, Any]] = {
+    "svm_type": ("c_svc nu_svc epsilon_svr nu_svr one_class", 1),
+    "solver_type": (
+        "L2R_L1LOSS_SVC_DUAL L2R_L2LOSS_SVC_DUAL L2R_L2LOSS_SVC MCSVM_CS L1R_L2LOSS_SVC L2R_LR "
+        "L2R_LR_DUAL L1R_LR L2R_L1LOSS_SVR_DUAL L2R_L2LOSS_SVR_DUAL L2R_L2LOSS_SVR ONECLASS_SVM",
+        1,
+    ),
+    "kernel_type": (" ".join(_KERNELS), 1),
+    "degree": (int, 1),
+    "gamma": (float, 1),
+    "coef0": (float, 1),
+    "nr_class": (int, 1),
+    "total_sv": (int, 1),
+    "rho": (float, "pairs"),
+    "label": (int, "k"),
+    "probA": (float, "pairs"),  # probabilities are not read
+    "probB": (float, "pairs"),
+    "prob_density_marks": (float, 10),
+    "nr_sv": (int, "k"),
+    "nr_feature": (int, 1),
+    "bias": (float, 1),
 }
-_SVM_TYPES = ("c_svc", "nu_svc", "one_class", "epsilon_svr", "nu_svr")
-_KERNEL_TYPES = ("linear", "polynomial", "rbf", "sigmoid", "precomputed")
-_LIBSVM_KEYS = (
-    *("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho"),
-    *("label", "probA", "probB", "prob_density_marks", "nr_sv"),
-)
-_LIBLINEAR_KEYS = ("solver_type", "nr_class", "label", "nr_feature", "bias", "rho")
-_CLASSIFIERS = (
-    *("L2R_LR", "L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC", "L2R_L1LOSS_SVC_DUAL", "MCSVM_CS"),
-    *("L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL"),
-)
-_REGRESSORS = ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_DUAL")
 
 _OTHERWISE = "write it with models.save or models.export"
+_WIDER = "switch on 64-bit numbers, jax.config.update('jax_enable_x64', True)"
 
 
 def to_libsvm(model: Any, path: str | bytes | os.PathLike, *, task: str | None = None) -> None:
@@ -95,13 +99,16 @@ def to_libsvm(model: Any, path: str | bytes | os.PathLike, *, task: str | None =
         2011; R.-E. Fan et al., LIBLINEAR: a library for large linear classification, JMLR 9, 2008.
     """
     inner, names, task = described("to_libsvm", model, task)
-    labels = _labels(inner, names) if task == "classification" else []
-    if isinstance(inner, Linear | OneVsRest):
-        text = _liblinear_text(inner, labels, task)
-    else:
-        text = _libsvm_text(inner, labels, task)
+    is_linear, labels = isinstance(inner, Linear | OneVsRest), _labels(names or ())
+    if len(labels) == 2 and not isinstance(inner, OneVsOne):
+        labels.reverse()  # values > 0 are for the first label there, the second name here
+    first, end = ("solver_type", "w") if is_linear else ("svm_type", "SV")
+    header, body = (_linear_parts if is_linear else _kernel_parts)(inner, task)
+    header[first] = next(name for name in _LINES[first][0].split() if _task_of(name) == task)
+    header |= {"nr_class": len(labels) or 2, "label": labels}
+    lines = [f"{key} {_text(header[key])}" for key in _LINES if np.size(header.get(key, []))]
     with atomic_path(path) as temporary, open(temporary, "w", encoding="ascii") as file:
-        file.writelines(line + "\n" for line in text)
+        file.writelines(f"{line}\n" for line in (*lines, end, *body))
 
 
 def from_libsvm(
@@ -144,31 +151,38 @@ def from_libsvm(
     """
     path = as_path("path", path)
     columns = None if columns is None else integer("columns", columns, 1)
-    file = TextFile(path)
-    first = file.first()
-    if first not in ("svm_type", "solver_type"):
-        raise ValueError(
-            f"{path}, line 1: expected 'svm_type' (LIBSVM) or 'solver_type' (LIBLINEAR), got "
-            f"{first!r}: this is no file of a model of theirs"
-        )
-    with np.errstate(over="ignore", invalid="ignore"):  # checked below
-        if first == "svm_type":
-            model = _read_libsvm(file, columns, sparse)
-        else:
-            model = _read_liblinear(file, columns)
+    refuse_special(path)
+    try:
+        with open(path, encoding="ascii", errors="replace") as file, np.errstate(all="ignore"):
+            model = _read(file, columns, sparse)
+    except KeyError as error:
+        raise ValueError(f"{path}: its header has no line {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     if not all_finite(model):  # products and sums of numbers that are
         raise ValueError(
-            f"{path} holds numbers whose products or sums are too large for {run_dtype()}: switch "
-            "on 64-bit numbers, jax.config.update('jax_enable_x64', True), or scale the model"
+            f"{path}: its numbers, their products or sums are too large for {run_dtype()}: "
+            f"{_WIDER}, or scale the model"
         )
     return model
+
+
+def run_dtype() -> np.dtype:
+    """The dtype of the numbers of a model that is read."""
+    return np.dtype(np.float64 if x64_enabled() else np.float32)
+
+
+def _task_of(name: str) -> str:
+    """The one of `TASKS` that a type of LIBSVM or LIBLINEAR is for."""
+    name = name.lower()
+    return "regression" if "svr" in name else "one_class" if "one" in name else "classification"
 
 
 # Writing
 
 
 def described(caller: str, model: Any, task: str | None) -> tuple[Any, tuple | None, str]:
-    """The model without names of classes, these, and its task, for `to_libsvm` and its kin.
+    """The model without names of classes, these where it has classes, and its task.
 
     Raises:
         TypeError: not a model.
@@ -190,38 +204,35 @@ def described(caller: str, model: Any, task: str | None) -> tuple[Any, tuple | N
             f"model[c] for each c from 0 to {inner.scores - 1}"
         )
     if not isinstance(inner, Expansion | Linear | OneVsOne | OneVsRest):
-        what = "a model on features" if hasattr(inner, "features") else shown(inner)
-        kind = ValueError if hasattr(inner, "features") else TypeError
-        raise kind(
+        mapped = hasattr(inner, "features")
+        raise (ValueError if mapped else TypeError)(
             f"{caller} takes Expansion, Linear, OneVsOne, OneVsRest or a Classifier of these, got "
-            f"{what}: {_OTHERWISE}"
+            f"{'a model on features' if mapped else shown(inner)}: {_OTHERWISE}"
         )
     if not all_finite(inner):
         raise ValueError(
             "the model holds numbers that are not finite: its training diverged; train it again"
         )
-    votes = isinstance(inner, OneVsOne | OneVsRest)
+    if np.ndim(getattr(inner, "coef", getattr(inner, "w", 0))) > 1:
+        raise ValueError(
+            "expected one model, got stacked ones, as of a sweep: select one with "
+            "jax.tree.map(lambda leaf: leaf[i], model)"
+        )
+    scores = getattr(inner, "scores", 0)  # of several classes
     if task is None:
-        task = "classification" if votes or names is not None else "regression"
-    if task != "classification" and (votes or names is not None):
+        task = "classification" if scores or names is not None else "regression"
+    if task != "classification" and (scores or names is not None):
         raise ValueError(f"task is {task!r}, but the model has classes: leave task out")
+    if task == "classification" and names is None:
+        names = tuple(range(scores)) if scores else (-1, 1)
     return inner, names, task
 
 
-def _numbers(values: Any) -> str:
-    """Numbers with all their digits."""
-    return " ".join(f"{value:.17g}" for value in np.ravel(np.asarray(values, np.float64)))
-
-
-def _labels(model: Any, names: tuple | None) -> list[int]:
+def _labels(names: tuple) -> list[int]:
     """The class names as integers, in the order of the classes."""
-    if names is None:
-        names = tuple(range(model.scores)) if isinstance(model, OneVsOne | OneVsRest) else (-1, 1)
     for name in names:
-        whole = isinstance(name, numbers.Integral | np.bool_) or (
-            isinstance(name, numbers.Real) and float(name).is_integer()
-        )
-        if not whole or not -(2**31) <= int(name) < 2**31:
+        real = isinstance(name, numbers.Real | np.bool_)
+        if not real or not -(2**31) <= name < 2**31 or int(name) != name:
             raise ValueError(
                 "labels of LIBSVM are integers of 32 bits, but the model has the class "
                 f"{name!r}: give it integers, Classifier(model.inner, {tuple(range(len(names)))})"
@@ -229,454 +240,270 @@ def _labels(model: Any, names: tuple | None) -> list[int]:
     return [int(name) for name in names]
 
 
+def _text(values: Any) -> str:
+    """A word, or numbers with all their digits."""
+    if isinstance(values, str):
+        return values
+    return " ".join(f"{value:.17g}" for value in np.ravel(np.asarray(values, np.float64)))
+
+
 def linear_weights(model: Linear | OneVsRest) -> tuple[np.ndarray, np.ndarray, str]:
     """The weights (models, d) and biases (models,), and the kind of bias."""
-    inner = model.inner if isinstance(model, OneVsRest) else model
+    inner = getattr(model, "inner", model)
+    models = getattr(model, "scores", 1)
     if not isinstance(inner, Linear):
         raise ValueError(
-            "LIBSVM holds no models of one class against the rest with kernels: train with "
-            f"one_vs_one, or {_OTHERWISE}"
+            "one class against the rest is held of Linear only, and this model is of "
+            f"{type(inner).__name__}: train with one_vs_one, or {_OTHERWISE}"
         )
     w, b = np.asarray(inner.w, np.float64), np.asarray(inner.b, np.float64)
-    if isinstance(model, Linear):
-        _check_single(w)
-        return w[None], b[None], inner.bias
-    w = np.broadcast_to(w, (model.scores, w.shape[-1]))
-    b = np.broadcast_to(b, (model.scores,))
-    if model.scores == 2:
-        w, b = w[1:] - w[:1], b[1:] - b[:1]
-    return w, b, inner.bias
+    w, b = np.broadcast_to(w, (models, w.shape[-1])), np.broadcast_to(b, models)
+    return *((w[1:] - w[:1], b[1:] - b[:1]) if models == 2 else (w, b)), inner.bias
 
 
-def _check_single(values: np.ndarray) -> None:
-    """Raise for the stacked models of a sweep."""
-    if values.ndim != 1:
-        raise ValueError(
-            f"expected one model, got stacked ones, with weights of shape {values.shape}: select "
-            "one with jax.tree.map(lambda leaf: leaf[i], model)"
-        )
-
-
-def _liblinear_text(model: Linear | OneVsRest, labels: list[int], task: str) -> Iterator[str]:
-    """The lines of a file of LIBLINEAR."""
+def _linear_parts(model: Linear | OneVsRest, task: str) -> tuple[dict, Iterator[str]]:
+    """The header and the body of a file of LIBLINEAR."""
     w, b, bias = linear_weights(model)
     has_feature = task != "one_class" and (bias != "none" or b.any())
-    yield f"solver_type {_SOLVER_TYPE[task]}"
-    yield f"nr_class {max(len(w), 2)}"
-    if labels:
-        # of two classes, values > 0 are for the first label there and the second name here
-        yield f"label {' '.join(map(str, labels if len(w) > 1 else labels[::-1]))}"
-    yield f"nr_feature {w.shape[1]}"
-    yield f"bias {1 if has_feature else -1}"
-    if task == "one_class":
-        yield f"rho {_numbers(0 - b)}"
-    yield "w"
-    for weights in np.vstack([w.T, b[None]] if has_feature else [w.T]):
-        yield _numbers(weights)
+    header = {"nr_feature": w.shape[1], "bias": 1 if has_feature else -1}
+    header["rho"] = 0 - b if task == "one_class" else []
+    return header, map(_text, np.vstack([w.T, b[None]] if has_feature else [w.T]))
 
 
-class _Points(NamedTuple):
-    """Support vectors that the models of all pairs share."""
+def support_of(model: Expansion | OneVsOne, sign: float = 1.0) -> tuple:
+    """The support vectors of a kernel model by their classes, as LIBSVM holds them.
 
-    kernel: Kernel
-    x: Any  # (m, d), or SparseRows
-    coef: np.ndarray  # (pairs, m)
-    b: np.ndarray  # (pairs,)
-    index: np.ndarray  # type: ignore[assignment]  # (m,)
+    The signs of coefficients tell the classes. A support vector has one class and a coefficient for
+    each other one. A point with coefficients of several classes comes once for each.
 
+    Args:
+        model: the model.
+        sign: -1 for values > 0 that are for the first class.
 
-def points_of(model: Expansion | OneVsOne) -> _Points:
-    """The support vectors of a kernel model, and their coefficients in the models of all pairs."""
-    if isinstance(model, Expansion):
-        coef = np.asarray(model.coef, np.float64)
-        _check_single(coef)
-        b = np.asarray(model.b, np.float64)[None]
-        return _Points(model.kernel, model.x, coef[None], b, np.asarray(model.index))
-    inner, pairs = model.inner, model.classes * (model.classes - 1) // 2
+    Returns:
+        The header's lines of the kernel; the points, a CSR matrix (m, d); their training rows (m,);
+        coefficients (m, k-1); the number of points of each class; biases.
+    """
+    import scipy.sparse
+
+    k, inner = getattr(model, "classes", 2), getattr(model, "inner", model)
+    pairs = k * (k - 1) // 2
     if isinstance(inner, Linear):  # a weight vector is a support vector of the linear kernel
-        w = np.broadcast_to(np.asarray(inner.w, np.float64), (pairs, jnp.shape(inner.w)[-1]))
-        b = np.broadcast_to(np.asarray(inner.b, np.float64), (pairs,))
-        return _Points(linear(), w, np.eye(pairs), b, np.full(pairs, -1))
+        w = jnp.broadcast_to(inner.w, (pairs, inner.w.shape[-1]))[:, None]
+        inner = Expansion(linear(), w, jnp.ones((pairs, 1)), inner.b, jnp.full(1, -1))
     if not isinstance(inner, Expansion):
         raise ValueError(
             f"LIBSVM holds pairs of Expansion or Linear, got {shown(inner)}: {_OTHERWISE}"
         )
-    if any(np.ndim(number) for number in inner.kernel.numbers):
-        raise ValueError(f"LIBSVM holds one kernel, but each pair has its own: {_OTHERWISE}")
-    coef = np.asarray(inner.coef, np.float64)
-    b = np.broadcast_to(np.asarray(inner.b, np.float64), (pairs,))
-    x, index = inner.x, np.asarray(inner.index)
-    if len(x.shape) == 2 and index.ndim == 1:
-        return _Points(inner.kernel, x, np.broadcast_to(coef, (pairs, coef.shape[-1])), b, index)
-    # each pair has points of its own
+    kernel, x, index = kernel_lines_of(inner.kernel), inner.x, np.asarray(inner.index)
+    coef, b = (sign * np.asarray(leaf, np.float64) for leaf in (inner.coef, inner.b))
     m = coef.shape[-1]
-    if len(x.shape) == 2:
-        x = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (pairs, *leaf.shape)), x)
-    own = np.zeros((pairs, pairs, m))
-    own[np.arange(pairs), np.arange(pairs)] = coef
-    x = jax.tree.map(lambda leaf: leaf.reshape((pairs * m, *leaf.shape[2:])), x)
-    index = np.broadcast_to(index, (pairs, m)).reshape(-1)
-    return _Points(inner.kernel, x, own.reshape(pairs, pairs * m), b, index)
-
-
-def check_index(points: _Points, rows: np.ndarray) -> None:
-    """Raise where a precomputed kernel needs numbers of training rows that are not known."""
-    if points.kernel.call()[0] is precomputed and (points.index[rows] < 0).any():
+    coef = np.broadcast_to(coef, (pairs, m))
+    if len(x.shape) > 2 or index.ndim > 1:  # each pair has points of its own
+        coef = (np.eye(pairs)[:, :, None] * coef).reshape(pairs, pairs * m)
+    if len(x.shape) > 2:
+        x = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), x)
+    blocks, (first, second) = [], np.triu_indices(k, 1)
+    for c in range(k):
+        is_for = (first == c).astype(int) - (second == c)
+        block = np.where(is_for[:, None] * coef > 0, coef, 0)[is_for != 0].T
+        rows = np.flatnonzero(block.any(axis=1))
+        blocks.append((rows, block[rows]))
+    rows, coef = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    index = np.broadcast_to(index, (pairs, m)).reshape(-1)[rows]
+    if kernel["kernel_type"] == "precomputed" and (index < 0).any():
         raise ValueError(
             "the model does not say of which training rows its precomputed kernel values are: "
             f"index is -1; {_OTHERWISE}"
         )
-
-
-def kernel_lines_of(kernel: Kernel) -> Iterator[str]:
-    """The lines of the header that describe the kernel."""
-    factory, args, kwargs = kernel.call()
-    if factory is rbf:
-        sigma, gamma = args[0], kwargs["gamma"]
-        if np.ndim(gamma):
-            raise ValueError(
-                f"LIBSVM's rbf has one gamma for all columns, got {kernel!r}: {_OTHERWISE}"
-            )
-        yield "kernel_type rbf"
-        # as LIBSVM computes: in float64
-        yield f"gamma {_numbers(gamma if sigma is None else 0.5 / np.float64(sigma) ** 2)}"
-    elif factory is polynomial:
-        yield "kernel_type polynomial"
-        yield f"degree {kwargs['degree']}"
-        yield f"gamma {_numbers(args[0])}"
-        yield f"coef0 {_numbers(args[1])}"
-    elif factory is sigmoid:
-        yield "kernel_type sigmoid"
-        yield f"gamma {_numbers(args[0])}"
-        yield f"coef0 {_numbers(args[1])}"
-    elif factory in (linear, precomputed):
-        yield f"kernel_type {factory.__name__}"
-    else:
-        raise ValueError(
-            f"LIBSVM holds {', '.join(_KERNEL_TYPES)} kernels, got {kernel!r}: {_OTHERWISE}"
-        )
-
-
-def _home_classes(coef: np.ndarray, k: int) -> np.ndarray:
-    """The class (m,) of each support vector; -1 for one that belongs to several.
-
-    LIBSVM stores a support vector with its class, and a coefficient for each other class. Its
-    nonzero coefficients are then those of pairs with this class. Signs decide between two classes.
-    """
-    first, second = np.triu_indices(k, 1)
-    is_nonzero = coef != 0
-    of_class = lambda c: (first == c) | (second == c)
-    covered = np.array([is_nonzero[of_class(c)].sum(0) for c in range(k)])
-    signs = np.array(
-        [(coef[first == c] > 0).sum(0) + (coef[second == c] < 0).sum(0) for c in range(k)]
-    )
-    home = np.argmax(np.where(covered == is_nonzero.sum(0), signs, -1), axis=0)
-    return np.where(covered.max(0) == is_nonzero.sum(0), home, -1)
-
-
-def class_blocks(coef: np.ndarray, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each class, its support vectors (s,) and their coefficients (s, k-1).
-
-    A support vector of several classes is in the block of each.
-    """
-    first, second = np.triu_indices(k, 1)
-    home = _home_classes(coef, k)
-    for c in range(k):
-        block = np.zeros((coef.shape[1], k - 1))
-        for other in (d for d in range(k) if d != c):
-            pair = int(np.flatnonzero((first == min(c, other)) & (second == max(c, other)))[0])
-            sign = 1 if c < other else -1
-            here = (home == c) | ((home == -1) & (sign * coef[pair] > 0))
-            block[:, other - (other > c)] = np.where(here, coef[pair], 0)
-        points = np.flatnonzero(block.any(axis=1))
-        yield points, block[points]
-
-
-def _libsvm_text(model: Expansion | OneVsOne, labels: list[int], task: str) -> Iterator[str]:
-    """The lines of a file of LIBSVM."""
-    points = points_of(model)
-    kernel_lines = list(kernel_lines_of(points.kernel))
-    if isinstance(model, OneVsOne):
-        blocks = list(class_blocks(points.coef, model.classes))
-    elif labels:  # values > 0 are for the first label there and the second name here
-        labels, blocks = labels[::-1], list(class_blocks(points.coef, 2))
-    else:
-        support = np.flatnonzero(points.coef[0])
-        blocks = [(support, points.coef[0][support, None])]
-    rows = np.concatenate([block[0] for block in blocks])
-    coef = np.concatenate([block[1] for block in blocks])
-    check_index(points, rows)
-    yield f"svm_type {_SVM_TYPE[task]}"
-    yield from kernel_lines
-    yield f"nr_class {len(labels) or 2}"
-    yield f"total_sv {len(rows)}"
-    yield f"rho {_numbers(0 - points.b)}"
-    if labels:
-        yield f"label {' '.join(map(str, labels))}"
-        yield f"nr_sv {' '.join(str(len(block[0])) for block in blocks)}"
-    yield "SV"
-    for row, values in zip(_row_texts(points, rows), coef, strict=True):
-        yield f"{_numbers(values)} {row}"
-
-
-def _row_texts(points: _Points, rows: np.ndarray) -> Iterator[str]:
-    """The support vectors `rows` as index:value."""
-    if points.kernel.call()[0] is precomputed:
-        yield from (f"0:{number + 1}" for number in points.index[rows])
-        return
-    x = points.x
+    x = x[rows % x.shape[0]]
     if isinstance(x, SparseRows):
-        x = x.materialize()
-        index, value = np.asarray(x.index), np.asarray(x.value, np.float64)
-        for row in rows:
-            columns = np.flatnonzero(value[row])
-            columns = columns[np.argsort(index[row, columns])]
-            yield _pairs_text(index[row, columns], value[row, columns])
-        return
-    dense = np.asarray(x)
-    for row in rows:
-        values = dense[row].astype(np.float64)
-        columns = np.flatnonzero(values)
-        yield _pairs_text(columns, values[columns])
+        place, value, length = listed_entries(x)
+        x = scipy.sparse.csr_matrix((value, place, np.append(0, np.cumsum(length))), x.shape)
+    x = scipy.sparse.csr_matrix(x, dtype=np.float64)
+    x.eliminate_zeros()
+    x.sort_indices()
+    return kernel, x, index, coef, [len(block[0]) for block in blocks], np.broadcast_to(b, pairs)
 
 
-def _pairs_text(columns: np.ndarray, values: np.ndarray) -> str:
-    pairs = zip((columns + 1).tolist(), values.tolist(), strict=True)
-    return " ".join(f"{column}:{value:.17g}" for column, value in pairs)
+def kernel_lines_of(kernel: Kernel) -> dict[str, Any]:
+    """The lines of the header that describe the kernel."""
+    factory = kernel.call()[0]
+    name = factory.__name__
+    if _KERNELS.get(name) is not factory:
+        raise ValueError(
+            f"LIBSVM holds {', '.join(_KERNELS)} kernels, got {kernel!r}: {_OTHERWISE}"
+        )
+    values = {key: getattr(kernel, key) for key in KERNELS[name]}
+    if factory is rbf and kernel.gamma is None:  # as LIBSVM computes: in float64
+        values["gamma"] = 0.5 / np.asarray(kernel.sigma, np.float64) ** 2
+    if any(map(np.ndim, values.values())):
+        raise ValueError(
+            f"LIBSVM's {name} has one gamma for all columns and pairs, got {kernel!r}: {_OTHERWISE}"
+        )
+    return {"kernel_type": name, **values}
+
+
+def _kernel_parts(model: Expansion | OneVsOne, task: str) -> tuple[dict, Iterator[str]]:
+    """The header and the body of a file of LIBSVM."""
+    kernel, x, index, coef, n_support, b = support_of(model)
+    n_support = n_support if task == "classification" else []
+    header = {**kernel, "total_sv": len(coef), "rho": 0 - b, "nr_sv": n_support}
+    if kernel["kernel_type"] == "precomputed":
+        points = [f"0:{row + 1}" for row in index]
+    else:
+        words = [f"{j + 1}:{v:.17g}" for j, v in zip(x.indices, x.data, strict=True)]
+        points = [" ".join(words[start:end]) for start, end in pairwise(x.indptr)]
+    return header, (f"{_text(c)} {point}" for c, point in zip(coef, points, strict=True))
 
 
 # Reading
 
 
-class _Csr(NamedTuple):
-    """Sparse rows with the fields of SciPy's."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray
-    shape: tuple[int, int]
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.data.dtype
-
-
-def _read_libsvm(file: TextFile, columns: int | None, sparse: bool) -> Any:
-    file.read_header(_LIBSVM_KEYS, "SV")
-    svm_type = file.choice("svm_type", _SVM_TYPES)
-    classification = svm_type in ("c_svc", "nu_svc")
-    kernel = _read_kernel(file)
-    k = file.integers("nr_class", 1, 1)[0]
-    if not classification:
-        k = 2  # as LIBSVM writes it
-    elif k < 2:
-        file.refuse(
-            file.line_of("nr_class"), "a model of one class decides nothing: train it again"
-        )
-    pairs = k * (k - 1) // 2
-    total = file.integers("total_sv", 1, 0)[0]
-    b = -file.numbers("rho", pairs)
-    by_row = kernel.call()[0] is precomputed
-    sv_coef, csr = _readpoints_of(file, total, k - 1, by_row, columns)
-    if not classification:
-        return _expansion(kernel, csr, sv_coef[:, 0], b[0], by_row, sparse, file)
-    labels = _read_labels(file, k)
-    nr_sv = file.integers("nr_sv", k, 0)
-    if sum(nr_sv) != total:
-        file.refuse(file.line_of("nr_sv"), f"nr_sv must sum to total_sv, {total}, got {sum(nr_sv)}")
-    coef = pair_coef(sv_coef, nr_sv)
-    if k == 2:
-        model = _expansion(kernel, csr, coef[0], b[0], by_row, sparse, file)
-        return Classifier(model, labels[::-1])
-    model = _expansion(kernel, csr, coef, b, by_row, sparse, file)
-    return Classifier(stack_pairs(model, k), labels)
-
-
-def _read_labels(file: TextFile, k: int) -> tuple[int, ...]:
-    labels = tuple(file.integers("label", k, -(2**31)))
-    if len(set(labels)) < k:
-        file.refuse(file.line_of("label"), "a class has the same label as another one")
-    return labels
-
-
-def _read_kernel(file: TextFile) -> Kernel:
-    name = file.choice("kernel_type", _KERNEL_TYPES)
-    keys = [key for key in KERNELS[name] if key != "degree"]
-    numbers: dict[str, Any] = {key: float(file.numbers(key, 1)[0]) for key in keys}
-    if "degree" in KERNELS[name]:
-        numbers["degree"] = file.integers("degree", 1, 1)[0]
+def _read(file: Iterable[str], columns: int | None, sparse: bool) -> Any:
+    """The model of the lines of a file."""
+    lines = ((number, line.split()) for number, line in enumerate(file, 1) if line.strip())
+    header: dict[str, Any] = {}
+    rows: list[tuple[np.ndarray, ...]] = []
     try:
-        return by_name(name, **numbers)
+        for line in lines:
+            if line[1] in (["SV"], ["w"]):
+                break
+            _put(header, *line[1])
+        is_linear = "solver_type" in header
+        task = _task_of(header["solver_type" if is_linear else "svm_type"])
+        k = header["nr_class"] if task == "classification" else 2
+        if is_linear:
+            outputs = k if k > 2 or header["solver_type"] == "MCSVM_CS" else 1
+            total, most, by_row = header["nr_feature"] + (header["bias"] >= 0), 0, False
+        else:
+            outputs, total, most = k - 1, header["total_sv"], columns or MOST_COUNT
+            by_row = header["kernel_type"] == "precomputed"
+        for line in lines:
+            rows.append(_row(line[1], outputs, most, by_row))
     except ValueError as error:
-        file.refuse(file.line_of("gamma"), str(error))
+        raise ValueError(f"line {line[0]}: {error}, got {brief(' '.join(line[1]))!r}") from error
+    if len(rows) != total:
+        raise ValueError(f"expected {total} lines after the header, got {len(rows)}")
+    coef = np.array([row[0] for row in rows]).reshape(total, outputs)
+    if is_linear:
+        model = _linear(header, coef if k > 2 else coef[:, :1], columns)
+    else:
+        model = _expansion(header, coef, rows, columns, sparse)
+    if task != "classification":
+        return model
+    labels = header["label"]  # values > 0 are for the first one there, the second name here
+    return Classifier(model, tuple(labels if k > 2 else labels[::-1]))
 
 
-def _readpoints_of(
-    file: TextFile, total: int, outputs: int, by_row: bool, columns: int | None
-) -> tuple[np.ndarray, _Csr]:
-    """The coefficients (total, outputs) and the support vectors.
-
-    Of a precomputed kernel these have one entry each, in the column of their training row.
-    """
-    lines = file.body(total, "support vectors")
-    sv_coef: list[np.ndarray] = []
-    indices: list[np.ndarray] = [np.zeros(0, np.int64)]
-    values: list[np.ndarray] = [np.zeros(0)]
-    for line, text in lines:
-        words = text.split()
-        if len(words) < outputs:
-            file.refuse(line, f"expected {outputs} coefficients, got {len(words)}")
-        sv_coef.append(file.parse(line, words[:outputs]))
-        index, value = _read_pairs(file, line, words[outputs:], by_row)
-        if columns is not None and len(index) and index[-1] > columns:
-            file.refuse(line, f"the index {index[-1]} is beyond the {columns} columns")
-        indices.append(index - 1)
-        values.append(value)
-    columns_of_entries = np.concatenate(indices)
-    width = columns or int(columns_of_entries.max(initial=0)) + 1
-    indptr = np.cumsum([*map(len, indices)])
-    points = _Csr(indptr, columns_of_entries, np.concatenate(values), (total, width))
-    return np.array(sv_coef).reshape(total, outputs), points
+def _values(words: list[str], kind: Any = float) -> np.ndarray:
+    """Words as integers of 32 bits, or as numbers that a model holds."""
+    values = np.array([kind(word) for word in words])
+    most = 2**31 if kind is int else float(np.finfo(run_dtype()).max)
+    if "_" in "".join(words) or not (np.abs(values) <= most).all():  # Python takes 1_0
+        raise ValueError(
+            "expected integers of 32 bits"
+            if kind is int
+            else f"expected finite numbers of {run_dtype()}; for larger ones {_WIDER}"
+        )
+    return values
 
 
-def _read_pairs(
-    file: TextFile, line: int, words: list[bytes], by_row: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """The indices, from 1, and values of one support vector."""
-    parts = b" ".join(words).replace(b":", b" ").split()
-    heads, tails = parts[::2], parts[1::2]
-    # the fast way: all words at once
-    if (
-        list(map(b":".join, zip(heads, tails, strict=False))) != words
-        or not (b"".join(heads) or b"0").isdigit()
-    ):
-        for word in words:
-            before, _, after = word.partition(b":")
-            if not before.isdigit() or not after or b":" in after:
-                shown_word = word[:40].decode("ascii", "replace")
-                file.refuse(line, f"expected index:value, got {shown_word!r}")
-    index = np.array([int(head[:12]) for head in heads], np.int64)
+def _put(header: dict, key: str, *words: str) -> None:
+    """Add a line to the header."""
+    if key not in _LINES or key in header:
+        raise ValueError(f"expected one of {', '.join(_LINES)}, each once")
+    (kind, size), k = _LINES[key], header.get("nr_class", 2)
+    count = {"k": k, "pairs": k * (k - 1) // 2}.get(size, size)
+    if len(words) != count:
+        raise ValueError(f"expected {key} and {count} values")
+    if isinstance(kind, str) and words[0] not in kind.split():
+        raise ValueError(f"expected {key} and one of {kind}")
+    values: Any = words if isinstance(kind, str) else _values(list(words), kind).tolist()
+    least = {"label": -np.inf, "nr_class": 2}.get(key, 0)
+    if kind is int and min(values) < least:
+        raise ValueError(f"expected {key} of at least {least}")
+    header[key] = values[0] if size == 1 else values
+
+
+def _row(words: list[str], outputs: int, most: int, by_row: bool) -> tuple[np.ndarray, ...]:
+    """The first numbers of a line of the body, and the indices and the values behind them."""
+    pairs = [word.partition(":")[::2] for word in words[outputs:]]
     if by_row:
-        if len(words) != 1 or index[0] != 0:
-            file.refuse(line, "expected 0:number, the number of a training row, and nothing else")
-        number = file.integer(line, "the number of a training row", words[0][2:], 1)
-        return np.array([number]), np.ones(1)
-    value = file.parse(line, tails)
-    before_each = np.concatenate([[0], index[:-1]])
-    if len(index) and not (index > before_each).all():
-        place = int(np.argmax(index <= before_each))
-        where = f"after {index[place - 1]}" if place else "first"
-        file.refuse(line, f"the index {index[place]} comes {where}: indices rise and start at 1")
-    if len(index) and index[-1] >= 2**31:
-        file.refuse(line, f"the index {index[-1]} is above {2**31 - 1}")
-    return index, value
+        pairs = [(row, "1") for zero, row in pairs if zero == "0"]
+    places = _values([place for place, _ in pairs], int)
+    steps = np.diff([0, *places, most + 1])
+    if len(words) < outputs or (steps < 1).any() or (by_row and len(pairs) != 1):
+        entry = "0:index" if by_row else "index:value ..."
+        rest = f" and {entry}, where indices rise from 1 to {most}" if most else ""
+        raise ValueError(f"expected {outputs} numbers{rest}")
+    return _values(words[:outputs]), places, _values([value for _, value in pairs])
 
 
 def _expansion(
-    kernel: Kernel,
-    csr: _Csr,
-    coef: np.ndarray,
-    b: Any,
-    by_row: bool,
-    sparse: bool,
-    file: TextFile,
-) -> Expansion:
-    """The model with coefficients (m,), or (pairs, m) with m shared support vectors."""
-    dtype, most = run_dtype(), min(_DENSE, _SMALL + _PER_BYTE * file.size)
-    if kernel.call()[0] is linear:
-        csr, coef = _mergepoints_of(csr, coef, dtype, most)
-    total, width = csr.shape
-    x: Array | SparseRows
-    if by_row:
-        if len(np.atleast_2d(coef)) * width > most:
-            raise ValueError(
-                f"{file.path} names training row {width}, which is too many for a file of "
-                f"{file.size} bytes"
-            )
-        return on_training_rows(csr.indices, coef, b, width, dtype)
-    if sparse:
-        x = pad_rows(csr._replace(data=csr.data.astype(dtype)))
-    elif total * width > most:
+    header: dict, coef: np.ndarray, rows: list, columns: int | None, sparse: bool
+) -> Any:
+    """The expansion of a file of LIBSVM, or those of all pairs."""
+    import scipy.sparse
+
+    name, m, k = header["kernel_type"], len(coef), coef.shape[1] + 1
+    kernel = by_name(name, **{key: header[key] for key in KERNELS[name]})
+    counts = header.get("nr_sv", [m, 0])
+    if sum(counts) != m:
+        raise ValueError(f"nr_sv must sum to total_sv, {m}, got {sum(counts)}")
+    coef = pair_coef(coef, counts)
+    places, values = ([value for row in rows for value in row[at]] for at in (1, 2))
+    start = np.cumsum([0, *(len(row[1]) for row in rows)])
+    width = columns or int(max(places, default=1))
+    x = scipy.sparse.csr_matrix((values, np.array(places, int) - 1, start), (m, width))
+    if name == "linear":  # coefficients that cancel lose their digits, and weights do not
+        size = np.sqrt(x.multiply(x).sum(axis=1)).A1
+        largest = size.max(initial=0) * np.linalg.norm(coef * size, axis=1).max()
+        if largest * np.finfo(run_dtype()).eps > ACCURACY / 100:
+            x, coef = scipy.sparse.csr_matrix(coef @ x), np.eye(len(coef))
+    by_row = name == "precomputed"
+    if (len(coef) if by_row else 0 if sparse else x.shape[0]) * width > _DENSE:
         raise ValueError(
-            f"{file.path} holds {total} support vectors of {width} columns, which are too many "
-            "numbers for a dense matrix: pass sparse=True"
+            f"{x.shape[0]} support vectors of {width} columns are too many numbers for a dense "
+            f"matrix{'' if by_row else ': pass sparse=True'}"
         )
-    else:
-        dense = np.zeros((total, width), dtype)
-        dense[np.repeat(np.arange(total), np.diff(csr.indptr)), csr.indices] = csr.data
-        x = jnp.asarray(dense)
-    model = make_expansion(kernel, x, coef, b, np.full(total, -1), dtype)
-    if np.abs(coef).max(initial=0) > 1e3 and (rounding := model.rounding()) > ACCURACY:
-        warnings.warn(
-            f"the coefficients in {file.path} are so large that {dtype} rounds decision values by "
-            f"about {rounding:.1e}: switch on 64-bit numbers, "
-            "jax.config.update('jax_enable_x64', True)",
-            UserWarning,
-            stacklevel=4,
-        )
+    index = x.indices if by_row else np.full(x.shape[0], -1)
+    x = x if sparse or by_row else x.toarray()
+    model = expansion_of(kernel, x, index, coef, -np.array(header["rho"]), width, k)
+    points = getattr(model, "inner", model)
+    if np.abs(coef).max(initial=0) > 1e3 and (error := points.rounding()) > ACCURACY:
+        sentence = f"{run_dtype()} rounds decision values by about {error:.1e}: {_WIDER}"
+        warnings.warn(f"coefficients are large, and {sentence}", stacklevel=caller_stacklevel())
     return model
 
 
-def _mergepoints_of(csr: _Csr, coef: np.ndarray, dtype: Any, most: int) -> tuple[_Csr, np.ndarray]:
-    """Points and coefficients of a linear kernel, whose decision values rounding leaves accurate.
+def expansion_of(kernel: Kernel, x: Any, index: Any, coef: Any, b: Any, n: int, k: int) -> Any:
+    """The model with coefficients (pairs, m) of the m points `x`, an array or a CSR matrix.
 
-    Large coefficients that cancel lose their digits in the precision of a run. Then the only point
-    of each model is its weight vector, a sum in float64, of at most `most` numbers in all.
+    Of a precomputed kernel x is not read: the points are the training rows `index` of n.
     """
-    total, width = csr.shape
-    row = np.repeat(np.arange(total), np.diff(csr.indptr))
-    size = np.sqrt(np.bincount(row, csr.data**2, total))
-    norms = np.linalg.norm(np.atleast_2d(coef) * size, axis=1)
-    rounding = np.finfo(dtype).eps * size.max(initial=0) * norms.max(initial=0)
-    if rounding <= ACCURACY / 100 or len(norms) * width > most:
-        return csr, coef
-    weights = np.zeros((width, len(norms)))
-    np.add.at(weights, csr.indices, (np.atleast_2d(coef)[:, row] * csr.data).T)
-    indptr, indices = np.arange(len(norms) + 1) * width, np.tile(np.arange(width), len(norms))
-    points = _Csr(indptr, indices, weights.T.ravel(), (len(norms), width))
-    return points, np.eye(len(norms)) if coef.ndim > 1 else np.ones(1)
-
-
-def _read_liblinear(file: TextFile, columns: int | None) -> Any:
-    file.read_header(_LIBLINEAR_KEYS, "w")
-    solver_type = file.choice("solver_type", (*_CLASSIFIERS, *_REGRESSORS, "ONECLASS_SVM"))
-    classification = solver_type in _CLASSIFIERS
-    is_given = classification or file.has("nr_class")
-    k = file.integers("nr_class", 1, 1)[0] if is_given else 2
-    k = k if classification else 2
-    if k < 2:
-        file.refuse(
-            file.line_of("nr_class"), "a model of one class decides nothing: train it again"
-        )
-    labels = _read_labels(file, k) if classification else ()
-    d = file.integers("nr_feature", 1, 0)[0]
-    if columns is not None and columns < d:
-        file.refuse(file.line_of("nr_feature"), f"nr_feature is {d}, but columns={columns}")
-    bias = float(file.numbers("bias", 1)[0])
-    outputs = 1 if k == 2 and solver_type != "MCSVM_CS" else k
-    n_models = 1 if k == 2 else k  # LIBLINEAR predicts two classes from the first value
-    rows = [
-        _read_weights(file, line, text, outputs)
-        for line, text in file.body(d + (bias >= 0), "weights")
-    ]
-    weights = np.array(rows).reshape(-1, outputs).T[:n_models]
-    w, b = np.zeros((n_models, columns or d)), np.zeros(n_models)
-    w[:, :d] = weights[:, :d]
-    if bias >= 0:
-        b = bias * weights[:, d]
-    if solver_type == "ONECLASS_SVM":
-        b = b - file.numbers("rho", 1)
-    kind = "none" if not b.any() and bias < 0 else "feature" if bias == 1 else "free"
     dtype = run_dtype()
-    model = Linear(jnp.asarray(w, dtype), jnp.asarray(b, dtype), kind)
-    if n_models > 1:
-        return Classifier(OneVsRest(model, (True, True)), labels)
-    model = dataclasses.replace(model, w=model.w[0], b=model.b[0])
-    return Classifier(model, labels[::-1]) if classification else model
+    coef, b = (coef, b) if k > 2 else (coef[0], b[0])
+    if kernel.call()[0] is precomputed:
+        model = on_training_rows(index, coef, b, n, dtype)
+    else:
+        x = pad_rows(x.tocsr().astype(dtype)) if hasattr(x, "tocsr") else jnp.asarray(x, dtype)
+        model = make_expansion(kernel, x, coef, b, index, dtype)
+    return stack_pairs(model, k) if k > 2 else model
 
 
-def _read_weights(file: TextFile, line: int, text: bytes, outputs: int) -> np.ndarray:
-    words = text.split()
-    if len(words) != outputs:
-        file.refuse(line, f"expected {outputs} weights, got {len(words)}")
-    return file.parse(line, words)
+def _linear(header: dict, rows: np.ndarray, columns: int | None) -> Any:
+    """The linear model of a file of LIBLINEAR, or those of all classes."""
+    d, bias = header["nr_feature"], header["bias"]
+    if columns is not None and columns < d:
+        raise ValueError(f"nr_feature is {d}, but columns={columns}")
+    w = np.pad(rows[:d].T, ((0, 0), (0, (columns or d) - d)))
+    b = bias * rows[d] if bias >= 0 else np.zeros(len(w))
+    b = b - header["rho"] if header["solver_type"] == "ONECLASS_SVM" else b
+    return linear_of(w, b, "feature" if bias == 1 else "free" if b.any() or bias >= 0 else "none")
+
+
+def linear_of(w: Any, b: Any, bias: str) -> Any:
+    """`Linear` of weights (1, d), or `OneVsRest` of it."""
+    w, b = (jnp.asarray(values, run_dtype()) for values in (w, np.broadcast_to(b, len(w))))
+    return OneVsRest(Linear(w, b, bias), (True, True)) if len(w) > 1 else Linear(w[0], b[0], bias)

@@ -409,7 +409,7 @@ REFUSED = {
     "rest with kernels": (THREE, "train with one_vs_one"),
     "stacked": (
         Linear(jnp.ones((3, 2)), jnp.zeros(3)),
-        r"got stacked ones, with weights of shape \(3, 2\)",
+        r"got stacked ones, as of a sweep: select one with jax.tree.map",
     ),
     "stacked expansions": (expansion(kernels.rbf(1.0), pairs=3), "got stacked ones"),
     "rows unknown": (
@@ -449,88 +449,94 @@ HEAD = (
 SVS = "1 1:1 2:1\n-1 1:2\n"
 WEIGHTS = "solver_type L2R_LR\nnr_class 3\nlabel 1 2 3\nnr_feature 2\nbias -1\nw\n1 2 3\n4 5 6\n"
 DAMAGED = {
-    "empty": ("", "line 1: expected 'svm_type'"),
-    "another file": ("hello\n", "line 1: expected 'svm_type'.*got 'hello'"),
-    "no end": (HEAD[:-3], "ends in its header: expected a line 'SV'"),
+    "empty": ("", "has no line 'svm_type'"),
+    "another file": ("hello\n", "line 1: expected one of svm_type, solver_type, .*, got 'hello'"),
+    "no end": (HEAD[:-3], "expected 2 lines after the header, got 0"),
     "unknown key": (
         HEAD.replace("rho", "roh") + SVS,
-        "line 6: expected one of svm_type, .*, got 'roh'",
+        "line 6: expected one of svm_type, .*, got 'roh 0.5'",
     ),
-    "twice": ("svm_type c_svc\n" + HEAD + SVS, "line 2: svm_type was given before, in line 1"),
+    "twice": ("svm_type c_svc\n" + HEAD + SVS, "line 2: expected .*, each once, got 'svm_type"),
     "type": (
         HEAD.replace("c_svc", "svc") + SVS,
-        "line 1: svm_type must be one of c_svc, .*, got 'svc'",
+        "line 1: expected svm_type and one of c_svc .*, got 'svm_type svc'",
     ),
-    "kernel": (HEAD.replace("rbf", "cubic") + SVS, "line 2: kernel_type must be one of"),
+    "kernel": (
+        HEAD.replace("rbf", "cubic") + SVS,
+        "line 2: expected kernel_type and one of linear",
+    ),
     "gamma": (
         HEAD.replace("0.5", "-0.5", 1) + SVS,
-        "line 3: gamma must be a finite number above 0, got -0.5",
+        "gamma must be a finite number above 0, got -0.5",
     ),
-    "no gamma": (HEAD.replace("gamma 0.5\n", "") + SVS, "has no line 'gamma' in its header"),
+    "no gamma": (HEAD.replace("gamma 0.5\n", "") + SVS, "its header has no line 'gamma'"),
     "no number": (
         HEAD.replace("rho 0.5", "rho half") + SVS,
-        "line 6: expected a number, got 'half'",
+        "line 6: .* 'half', got 'rho half'",
     ),
     "underscore": (
         HEAD.replace("rho 0.5", "rho 1_0") + SVS,
-        "line 6: expected a number, got '1_0'",
+        "line 6: expected finite numbers .*, got 'rho 1_0'",
     ),
     "nan": (
         HEAD.replace("rho 0.5", "rho nan") + SVS,
-        "line 6: expected a finite number, got 'nan'",
+        "line 6: expected finite numbers of float32.*, got 'rho nan'",
     ),
     "too large": (
         HEAD.replace("rho 0.5", "rho 1e300") + SVS,
-        "line 6: '1e300' is too large for float32: switch on 64-bit",
+        "line 6: expected finite numbers of float32; .* switch on 64-bit .*, got 'rho 1e300'",
     ),
     "two rhos": (
         HEAD.replace("rho 0.5", "rho 0.5 1") + SVS,
-        "line 6: expected rho and 1 values, got 2",
+        "line 6: expected rho and 1 values, got 'rho 0.5 1'",
     ),
     "one class": (
         HEAD.replace("nr_class 2", "nr_class 1") + SVS,
-        "line 4: a model of one class decides nothing",
+        "line 4: expected nr_class of at least 2",
     ),
     "classes of regression": (
         WEIGHTS.replace("L2R_LR", "L2R_L2LOSS_SVR").replace("nr_class 3", "nr_class 2x"),
-        "line 2: nr_class must be an integer",
+        "line 2: .* '2x', got 'nr_class 2x'",
     ),
     "classes": (
         HEAD.replace("nr_class 2", "nr_class two") + SVS,
-        "line 4: nr_class must be an integer of at least 1",
+        "line 4: .*, got 'nr_class two'",
     ),
     "digits": (
         HEAD.replace("nr_class 2", "nr_class " + "9" * 5000) + SVS,
-        "line 4: nr_class must be an integer",
+        "line 4: .*, got 'nr_class 9999",
     ),
     "labels": (
         HEAD.replace("label 1 -1", "label 1 1") + SVS,
-        "line 7: a class has the same label as another one",
+        r"classes must be .*, each once, got \(1, 1\)",
     ),
     "half a label": (
         HEAD.replace("label 1 -1", "label 1 0.5") + SVS,
-        "line 7: label must be an integer and below 2.31, got '0.5'",
+        "line 7: .* '0.5', got 'label 1 0.5'",
     ),
     "counts": (
         HEAD.replace("nr_sv 1 1", "nr_sv 1 2") + SVS,
-        "line 8: nr_sv must sum to total_sv, 2, got 3",
+        "nr_sv must sum to total_sv, 2, got 3",
     ),
-    "too few": (HEAD + "1 1:1\n", "ends too early: expected 2 lines of support vectors, got 1"),
+    "too few": (HEAD + "1 1:1\n", "expected 2 lines after the header, got 1"),
     "too many": (
         HEAD + SVS + "1 1:1\n",
-        "line 12: expected the end of the file after 2 lines of support vectors",
+        "expected 2 lines after the header, got 3",
     ),
-    "no colon": (HEAD + "1 1:1 2\n-1 1:2\n", "line 10: expected index:value, got '2'"),
-    "two colons": (HEAD + "1 1:1:2\n-1 1:2\n", "line 10: expected index:value, got '1:1:2'"),
-    "index": (HEAD + "1 1.5:1\n-1 1:2\n", "line 10: expected index:value, got '1.5:1'"),
+    "no colon": (HEAD + "1 1:1 2\n-1 1:2\n", "line 10: .*, got '1 1:1 2'"),
+    "two colons": (HEAD + "1 1:1:2\n-1 1:2\n", "line 10: .* '1:2', got '1 1:1:2'"),
+    "index": (HEAD + "1 1.5:1\n-1 1:2\n", "line 10: .* '1.5', got '1 1.5:1'"),
     "index 0": (
         HEAD + "1 0:1\n-1 1:2\n",
-        "line 10: the index 0 comes first: indices rise and start at 1",
+        "line 10: .* indices rise from 1 to 2147483647, got '1 0:1'",
     ),
-    "falling": (HEAD + "1 2:1 1:1\n-1 1:2\n", "line 10: the index 1 comes after 2"),
+    "falling": (
+        HEAD + "1 2:1 1:1\n-1 1:2\n",
+        "line 10: .* indices rise from 1 to .*, got '1 2:1 1:1'",
+    ),
     "huge index": (
         HEAD + "1 9999999999:1\n-1 1:2\n",
-        "line 10: the index 9999999999 is above 2147483647",
+        "line 10: expected integers of 32 bits, got '1 9999999999:1'",
     ),
     "wide": (
         HEAD + "1 2000000000:1\n-1 1:2\n",
@@ -538,25 +544,28 @@ DAMAGED = {
     ),
     "rows of a matrix": (
         HEAD.replace("rbf", "precomputed") + SVS,
-        "line 10: expected 0:number, the number of a training row",
+        "line 10: expected 1 numbers and 0:index.*, got '1 1:1 2:1'",
     ),
     "row": (
         HEAD.replace("rbf", "precomputed") + "1 0:0\n-1 0:2\n",
-        "line 10: the number of a training row must be an integer",
+        "line 10: .* indices rise from 1 to .*, got '1 0:0'",
     ),
     "coefficients": (
-        HEAD.replace("nr_class 2", "nr_class 3").replace("rho 0.5", "rho 1 2 3") + "1\n-1 2\n",
-        "line 10: expected 2 coefficients, got 1",
+        re.sub("(label.*|nr_sv.*)", r"\1 1", HEAD.replace("nr_class 2", "nr_class 3"))
+        .replace("rho 0.5", "rho 1 2 3")
+        .replace("label 1 -1 1", "label 1 -1 2")
+        + "1\n-1 2\n",
+        "line 10: expected 2 numbers and index:value .*, got '1'",
     ),
-    "solver": (WEIGHTS.replace("L2R_LR", "L3R"), "line 1: solver_type must be one of L2R_LR"),
-    "weights": (WEIGHTS.replace("1 2 3\n4", "1 2\n4"), "line 7: expected 3 weights, got 2"),
-    "weight": (WEIGHTS.replace("4 5", "x 5"), "line 8: expected a number, got 'x'"),
+    "solver": (WEIGHTS.replace("L2R_LR", "L3R"), "line 1: expected solver_type and one of L2R_"),
+    "weights": (WEIGHTS.replace("1 2 3\n4", "1 2\n4"), "line 7: expected 3 numbers, got '1 2'"),
+    "weight": (WEIGHTS.replace("4 5", "x 5"), "line 8: .*, got 'x 5 6'"),
     "fewer weights": (
         WEIGHTS.replace("4 5 6\n", ""),
-        "ends too early: expected 2 lines of weights, got 1",
+        "expected 2 lines after the header, got 1",
     ),
     "no bias": (WEIGHTS.replace("bias -1\n", ""), "has no line 'bias'"),
-    "bytes": ("svm_type \xff\xfe\nSV\n", "line 1: svm_type must be one of c_svc"),
+    "bytes": ("svm_type \xff\xfe\nSV\n", "line 1: expected svm_type and one of c_svc"),
 }
 
 
@@ -565,30 +574,30 @@ DAMAGED |= {
     # a few bytes that say they need much memory
     "many points": (
         HEAD.replace("total_sv 2", f"total_sv {2**31 - 1}") + SVS,
-        "ends too early: expected 2147483647 lines",
+        "expected 2147483647 lines",
     ),
     "points of three": (
         (
             "svm_type c_svc\nkernel_type rbf\ngamma 1\nnr_class 3\ntotal_sv "
             "2147483647\nrho 0 0 0\nSV\n1 1 1:1\n"
         ),
-        "ends too early: expected 2147483647 lines",
+        "expected 2147483647 lines",
     ),
     "many classes": (
         "solver_type MCSVM_CS\nnr_class 2147483647\nlabel 0 1\nnr_feature 0\nbias -1\nw\n",
-        "line 3: expected label and 2147483647 values, got 2",
+        "line 3: expected label and 2147483647 values, got 'label 0 1'",
     ),
     "wide and short": (
-        REGRESSOR.format("rbf") + "1 268435455:1\n",
+        REGRESSOR.format("rbf") + "1 268435457:1\n",
         "dense matrix: pass sparse=True",
     ),
     "wide and linear": (
-        REGRESSOR.format("linear") + "1e30 268435455:1e5\n",
+        REGRESSOR.format("linear") + "1e30 268435457:1e5\n",
         "dense matrix: pass sparse=True",
     ),
     "far row": (
-        REGRESSOR.format("precomputed") + "1 0:268435455\n",
-        "names training row 268435455, which is too many",
+        REGRESSOR.format("precomputed") + "1 0:268435457\n",
+        "1 support vectors of 268435457 columns are too many numbers for a dense matrix$",
     ),
     # numbers that float32 holds, unlike their products or sums
     "bias": (
@@ -624,11 +633,11 @@ def test_the_undamaged_files_are_read(tmp_path):
     path = tmp_path / "a.model"
     path.write_text(HEAD + SVS)
     check_same(path, from_libsvm(path), NEW[:, :2])
-    with pytest.raises(ValueError, match="line 10: the index 2 is beyond the 1 columns"):
+    with pytest.raises(ValueError, match="line 10: .* indices rise from 1 to 1, got"):
         from_libsvm(path, columns=1)
     path.write_text(WEIGHTS)
     check_same(path, from_libsvm(path), NEW[:, :2])
-    with pytest.raises(ValueError, match="line 4: nr_feature is 2, but columns=1"):
+    with pytest.raises(ValueError, match="nr_feature is 2, but columns=1"):
         from_libsvm(path, columns=1)
     path.write_text(HEAD.replace("\n", "\r\n") + SVS.replace("\n", " \r\n"))
     assert from_libsvm(path).classes == (-1, 1)

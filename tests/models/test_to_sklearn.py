@@ -129,6 +129,38 @@ print(*machine.decision_function(rows)[:3], "".join(machine.predict(rows)))
     assert out[3] == "".join(result.predict(X[TWO]))
 
 
+@pytest.mark.parametrize("form", ["standardize", "scale", "sparse"])
+def test_a_scale_inside_becomes_a_pipeline(form):
+    """It takes raw rows, and a classifier knows its names."""
+    x = X.astype(np.float32) * [1, 10, 100, 1000] + [5, 0, 0, 0]
+    names = np.array(["setosa", "versicolor", "virginica"])[CLASSES]
+    data = jaxsvm.dataset(scipy.sparse.csr_matrix(x) if form == "sparse" else x, names)
+    scale = (jaxsvm.data.standardize if form == "standardize" else jaxsvm.data.scale)(data.x)
+    rbf = jaxsvm.decomposition(10.0, kernels.rbf(gamma=0.5))
+    three = jaxsvm.one_vs_one(rbf, classes=3)
+    result = jaxsvm.fit(jaxsvm.on_features(scale, three), data, jax.random.key(0))
+    machine = to_sklearn(result.classifier)
+    rows = FORMS["sparse" if form == "sparse" else "dense"](x)
+    assert isinstance(machine[-1], svm.SVC) and machine.classes_.tolist() == sorted(set(names))
+    assert np.mean(machine.predict(rows) == result.predict(rows)) > 0.99
+    machine[-1].decision_function_shape = "ovo"
+    values = result.model.inner.pairs(scale(data.x))
+    np.testing.assert_allclose(machine.decision_function(rows), values, atol=2e-4)
+    assert np.mean(machine.predict(rows) == names) > 0.95
+
+
+def test_a_regression_with_its_scale():
+    data = jaxsvm.dataset(REAL * 50 + 3, TARGET, task="regression")
+    solver = jaxsvm.linear_svm(1.0, loss=jaxsvm.losses.eps_insensitive(0.05))
+    scaled = jaxsvm.on_features(jaxsvm.data.standardize(data.x), solver)
+    model = jaxsvm.fit(scaled, data, jax.random.key(0)).model
+    machine = to_sklearn(model)
+    assert isinstance(machine[-1], svm.LinearSVR)
+    np.testing.assert_allclose(machine.predict(data.x), model(data.x), atol=1e-4)
+    with pytest.raises(ValueError, match="task must be one of"):
+        to_sklearn(model, task="ranking")
+
+
 def test_what_is_refused():
     rows = jnp.ones((2, 3))
     of_kernel = lambda kernel: Expansion(kernel, rows, jnp.ones(2), jnp.zeros(()), jnp.arange(2))
