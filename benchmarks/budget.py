@@ -40,6 +40,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import KW_ONLY
 
 import jax
 import jax.numpy as jnp
@@ -50,10 +51,9 @@ import jaxsvm
 from jaxsvm import budget, features, kernels, objectives, samplers
 from jaxsvm.budget.merging import GRID, table
 from jaxsvm.engines.coordinate_ascent import dual_coef
-from jaxsvm.engines.online_learning import ogd_rule
-from jaxsvm.engines.online_learning import online as online_solver
-from jaxsvm.spaces.budgeted_space import flush
+from jaxsvm.engines.online_learning import DescentSolver
 from jaxsvm.spaces.kernel_expansion import expansion
+from jaxsvm.types import Wrapper
 
 from . import common
 from .common import error, panels, rows_of, saved, timed
@@ -168,7 +168,7 @@ def exact_run(problem: Problem, method: str) -> dict:
     if method == "SVC":
         from sklearn.svm import SVC
 
-        made = SVC(C=problem.C, gamma=float(problem.kernel.numbers[0]), tol=1e-3)
+        made = SVC(C=problem.C, gamma=float(problem.kernel.gamma), tol=1e-3)
         _, seconds = timed(lambda: made.fit(problem.x, problem.y))
         share = np.mean(made.predict(np.asarray(problem.test.x)) == np.asarray(problem.test.y))
         return {"last": f"{100 * share:.2f}", "seconds": f"{seconds:.2f}", "support": len(made.support_)}
@@ -180,12 +180,20 @@ def exact_run(problem: Problem, method: str) -> dict:
     return row | {"dual": f"{problem.dual(model.coef):.6g}", "support": int(jnp.sum(model.coef != 0))}
 
 
-@budget.maintenance
-def counted(*, partners, search):
+@jaxsvm.node
+class counted(budget.Maintenance):
     """Merging that counts in its memo how often it was called."""
-    inner = budget.merge(partners=partners, search=search)
-    change = lambda kernel, points, memo: (inner.change(kernel, points, ())[0], memo + 1)
-    return budget.Maintenance(change, memory=lambda dtype: jnp.zeros((), jnp.int32), evals=inner.evals, check=inner.check)
+
+    inner: budget.Maintenance
+
+    def change(self, kernel, points, state):
+        return self.inner.change(kernel, points, ())[0], state + 1
+
+    def memory(self, dtype):
+        return jnp.zeros((), jnp.int32)
+
+    def evals(self, budget):
+        return self.inner.evals(budget)
 
 
 def later(models: list) -> list:
@@ -288,7 +296,7 @@ def maintenance(options) -> None:
     problem, size, epochs, rows = Problem("ijcnn1", min(20_000, options.rows), 32, 2), 500, min(5, options.epochs), []
     alone, runs = alone_us(options), {}
     for k, (partners, search) in enumerate(WAYS):
-        maintain = counted(partners=partners, search=search)
+        maintain = counted(budget.merge(partners=partners, search=search))
         models = each(problem.fit("BSCA", size, min(50, options.epochs), maintain=maintain).info.probe)
         runs[k] = lambda maintain=maintain: problem.fit("BSCA", size, epochs, maintain=maintain).state.solver.inner.f
         row = {
@@ -310,7 +318,7 @@ def alone_us(options) -> list[float]:
     """Microseconds of a maintenance in each of the ways, in this process."""
     problem, scans = Problem("ijcnn1", min(20_000, options.rows), 32, 2), {}
     for partners, search in WAYS:
-        maintain = counted(partners=partners, search=search)
+        maintain = counted(budget.merge(partners=partners, search=search))
         state = problem.fit("BSCA", 500, 1, maintain=maintain).state.solver.inner.f
         scans[partners, search] = newcomers(problem, maintain, state)
     scans["none"] = newcomers(problem, None, state)
@@ -329,7 +337,7 @@ def newcomers(problem: Problem, maintain, f):
 
     @jax.jit
     def scan(f, x, y, bits):
-        f = flush(f)
+        f = f.flush()
 
         def one(total, new):
             row, coef, bits = new
@@ -417,22 +425,29 @@ def sweeps(problem: Problem, method: str, epochs: int) -> list[dict]:
     return rows
 
 
-@jaxsvm.solver
-def counting(inner):
+@jaxsvm.node
+class counting(Wrapper):
     """A solver whose loss counts mistakes: the hinge of the score before the step is 1 or more where y f <= 0."""
-    fields = {name: getattr(inner, name) for name in jaxsvm.Solver._fields}
 
-    def update(state, batch):
-        state, info = inner.update(state, batch)
+    inner: jaxsvm.Solver
+
+    def update(self, state, batch):
+        state, info = self.inner.update(state, batch)
         return state, info._replace(loss=(info.loss >= 1).astype(info.loss.dtype))
 
-    return jaxsvm.Solver(**fields | {"update": update})
 
-
-@jaxsvm.solver
-def kernel_ogd(lam, kernel, *, eta):
+@jaxsvm.node
+class kernel_ogd(DescentSolver):
     """Online gradient descent on lam/2 |w|^2 + hinge with all its points: what `bogd` keeps on a budget."""
-    return online_solver(lambda data: (), ogd_rule(eta, lam), expansion(kernel), sampler=samplers.epochs(1))
+
+    lam: float = jaxsvm.positive()
+    kernel: kernels.Kernel
+    _: KW_ONLY
+    eta: float
+
+    @property
+    def space(self):
+        return expansion(self.kernel)
 
 
 FIVE = "bsca(1), five passes"
@@ -497,7 +512,7 @@ def step(options) -> None:
             ways = {"ours": ours}
             if plain:
                 order = np.asarray(solver.sampler.draw(before.sampler, count, count))[:, 0]
-                ways["c"] = plain(flush(before.solver.f), np.asarray(data.x), np.asarray(data.y), order, gamma, lam, count)
+                ways["c"] = plain(before.solver.f.flush(), np.asarray(data.x), np.asarray(data.y), order, gamma, lam, count)
             took = common.side_by_side(ways, 7)
             ours_s, us = np.array(took["ours"]), lambda seconds, count=count: f"{1e6 / count * np.median(seconds):.2f}"
             row = {"data": name, "d": x.shape[1], "rows": len(y), "budget": size, "us": us(ours_s)}

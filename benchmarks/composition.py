@@ -143,7 +143,7 @@ def scan_by_hand(subject: Subject) -> None:
     """`lax.scan` of `update`, against one update after the other."""
     solver, data = subject.at(subject.number), data_for(subject.targets)
     index = jnp.array([[5], [0], [17], [2]], jnp.int32)
-    if solver.sampler is not None and jaxsvm.recipe.fields_of(solver.sampler).full_batch:
+    if solver.sampler is not None and solver.sampler.full_batch:
         index = jnp.tile(jnp.arange(24, dtype=jnp.int32), (2, 1))
     batch = lambda i: data._replace(index=i) if solver.needs_all_rows else jaxsvm.take(data, i)
     start = solver.init(jax.random.key(3), data)
@@ -312,45 +312,36 @@ def in_weights(subject: Subject) -> tuple[Callable, float]:
 
 
 def scaled_loss(loss: Any, s: Any) -> Any:
-    """s times a loss, by functions that close over s."""
-
-    def changed(name: str) -> Any:
-        fn = getattr(loss, name, None)
-        return (
-            {
-                "value": lambda f, y: s * loss.value(f, y),
-                "slope": lambda f, y: s * loss.slope(f, y),
-                "conjugate": lambda u, y: s * loss.conjugate(u / s, y),
-                "dual_step": lambda coef, f, y, q, C: loss.dual_step(coef, f, y, q, s * C),
-                "quadratic": lambda y, C: loss.quadratic(y, s * C),
-                "curvature": lambda f, y: s * loss.curvature(f, y),
-            }[name]
-            if fn is not None
-            else None
-        )
-
-    names = ("value", "slope", "conjugate", "dual_step", "quadratic", "curvature")
-    flags = {name: getattr(loss, name) for name in ("labels", "multiclass") if hasattr(loss, name)}
-    return jaxsvm.Loss(**{name: changed(name) for name in names}, **flags)
+    """s times a loss, by functions of s."""
+    changed = {
+        "value": lambda f, y, s: s * loss.value(f, y),
+        "slope": lambda f, y, s: s * loss.slope(f, y),
+        "conjugate": lambda u, y, s: s * loss.conjugate(u / s, y),
+        "dual_step": lambda coef, f, y, q, C, s: loss.dual_step(coef, f, y, q, s * C),
+        "quadratic": lambda y, C, s: loss.quadratic(y, s * C),
+        "curvature": lambda f, y, s: s * loss.curvature(f, y),
+    }
+    known = {f"{name}_fn": fn for name, fn in changed.items() if getattr(loss, name) is not None}
+    return jaxsvm.losses.custom(**known, params=s, labels=loss.labels, multiclass=loss.multiclass)
 
 
 def in_a_closure(subject: Subject) -> tuple[Callable, float]:
     """In what a function among the arguments closes over: a kernel, a loss or a feature map."""
     solver = subject.at(subject.number)
-    arguments = solver.arguments()
+    arguments = solver.fields()
     inner = arguments.get("inner")
-    holder, wrap = (solver, lambda new: new) if inner is None else (inner, lambda new: solver.bind(inner=new))
-    held = holder.arguments()
+    holder, wrap = (solver, lambda new: new) if inner is None else (inner, lambda new: solver.replace(inner=new))
+    held = holder.fields()
     if held.get("kernel") is not None:
 
         def at(s: Any) -> Any:
             kernel = kernels.custom(lambda x, z: jnp.exp(-s / 2 * jnp.sum((x[:, None] - z[None]) ** 2, -1)))
-            return wrap(holder.bind(kernel=kernel))
+            return wrap(holder.replace(kernel=kernel))
 
     elif "phi" in arguments:
-        at = lambda s: solver.bind(phi=lambda x: s * jnp.tanh(x))
+        at = lambda s: solver.replace(phi=lambda x: s * jnp.tanh(x))
     elif held.get("loss") is not None and subject.targets != "grades":
-        at = lambda s: wrap(holder.bind(loss=scaled_loss(held["loss"], s)))
+        at = lambda s: wrap(holder.replace(loss=scaled_loss(held["loss"], s)))
     else:
         raise DoesNotApply("no function")
     return lambda s: score(subject, at(s)), 1.3

@@ -98,7 +98,7 @@ def convergence() -> None:
         run = jaxsvm.fit(jaxsvm.sdca(C, kernel), small, steps=3000, state=run.state)
         proof = jaxsvm.certificate(run.model, small, lam)
     seconds = time.perf_counter() - began
-    gamma = float(run.model.kernel.numbers[0])  # as the model holds it, in float32
+    gamma = float(run.model.kernel.gamma)  # as the model holds it, in float32
     x3, y3, coef = (np.asarray(a, np.float64) for a in (small.x, small.y, run.model.coef))
     square = (x3**2).sum(1)
     gram = np.exp(-gamma * (square[:, None] + square[None, :] - 2 * x3 @ x3.T))

@@ -29,7 +29,6 @@ import scipy.sparse
 
 import jaxsvm
 from jaxsvm import features, kernels
-from jaxsvm.recipe import fields_of
 
 from . import common
 
@@ -51,7 +50,7 @@ def rows(n: int, d: int = COLUMNS, sparse: bool = False) -> jaxsvm.Batch:
 
 def update(solver: Any, data: jaxsvm.Batch, batch: int | None = None) -> tuple:
     """The update of a solver and its arguments; the batch of `fit` is all rows, or so many."""
-    data = fields_of(solver).hooks.layout(data)
+    data = solver.layout(data)
     state = solver.init(KEY, data)
     if batch is None:
         return solver.update, state, data

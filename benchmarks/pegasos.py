@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxsvm
-from jaxsvm import recipe, samplers
+from jaxsvm import samplers
 
 from .common import RESULTS, device, load_all, load_sparse, panels, write
 
@@ -191,15 +191,25 @@ def batch() -> None:
     figure.savefig(RESULTS / "pegasos_batch.png", dpi=120)
 
 
-@recipe.sampler
-def again(inner, times: int):
+@jaxsvm.node
+class again(jaxsvm.Sampler):
     """The draws of `inner`, each for so many steps."""
 
-    def draw(s, t, count):
-        batches = inner.draw(s, t // times, -(-count // times) + 1)
-        return batches[(t + jnp.arange(count)) // times - t // times]
+    inner: jaxsvm.Sampler
+    times: int
 
-    return jaxsvm.Sampler(inner.init, draw, inner.weight, inner.feedback, rows=inner.rows)
+    def init(self, key, data):
+        return self.inner.init(key, data)
+
+    def draw(self, s, t, count):
+        batches = self.inner.draw(s, t // self.times, -(-count // self.times) + 1)
+        return batches[(t + jnp.arange(count)) // self.times - t // self.times]
+
+    def rows(self, n):
+        return self.inner.rows(n)
+
+    def weight(self, data):
+        return self.inner.weight(data)
 
 
 TIMES = (1, 2, 4, 8, 16)

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ._node import register
 from .checks import integer, shown
 from .numerics import accum_dtype, running_mean
-from .recipe import register
 from .types import Array
 
 __all__ = ["average_iterates", "averaged_params"]

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .checks import caller_stacklevel, shown, x64_enabled
+from ._node import static, struct
+from .checks import caller_stacklevel, check_choice, shown, x64_enabled
 from .models import Classes, Classifier, Mapped, Named, OneVsOne, check_values, decision_values
 from .numerics import is_traced
 from .objectives.evaluate import in_float64
-from .recipe import check_choice, static, struct
 from .types import Array, Batch, check_weights
 
 METHODS = ("sigmoid", "isotonic")

@@ -7,11 +7,10 @@ import decimal
 import inspect
 import numbers
 import os
-import re
 import reprlib
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,86 +20,8 @@ _REAL = numbers.Real | decimal.Decimal
 
 MOST_COUNT = 2**31 - 1  # largest count or size, as these are int32
 
-SCALARS = (
-    "number",
-    "integer",
-    "one",
-)  # values of `ArgumentSpec.asks` that do not allow arrays with axes
 
-
-class ArgumentSpec(NamedTuple):
-    """The expected type of one argument of a factory, from its signature."""
-
-    name: str
-    # "number"; "integer"; "one": a number or a pytree; else the annotation, as "bool", "Loss";
-    # "any": a union
-    asks: str
-    optional: bool  # None is allowed
-    text: bool  # strings are allowed
-    to_float: bool  # integers become floats
-
-
-def argument_spec(parameter: inspect.Parameter, to_float: bool) -> ArgumentSpec:
-    """The rule of one parameter, from its annotation.
-
-    `float`, `int` and no annotation require one number, others allow arrays.
-    """
-    name, default, annotation = parameter.name, parameter.default, parameter.annotation
-    if annotation is inspect.Parameter.empty:
-        choice = parameter.kind is inspect.Parameter.KEYWORD_ONLY and not isinstance(
-            default, int | float
-        )
-        return ArgumentSpec(name, "one", True, choice or isinstance(default, str), to_float)
-    words = (
-        annotation
-        if isinstance(annotation, str)
-        else annotation.__name__
-        if isinstance(annotation, type)
-        else str(annotation)
-    )
-    words = words.replace("typing.", "")
-    if words.startswith("Optional["):
-        words = words[len("Optional[") : -1] + " | None"
-    words = re.sub(r"\[.*\]", "", words)  # Callable[[Array], Array]
-    parts = {part.strip().rpartition(".")[2] for part in words.split("|")}
-    optional = "None" in parts or default is None
-    parts -= {"None"}
-    asks = "number" if parts == {"float", "int"} else parts.pop() if len(parts) == 1 else "any"
-    asks = {"float": "number", "int": "integer"}.get(asks, asks)
-    return ArgumentSpec(name, asks, optional, True, to_float)
-
-
-def as_argument(rule: ArgumentSpec, value: Any) -> Any:
-    """The argument of a factory, converted and checked.
-
-    Numbers of other libraries become Python's; other types are checked.
-
-    Raises:
-        TypeError: not a number where one is expected, or not a boolean where one is.
-        ValueError: a number that overflows a float.
-    """
-    value = _plain(rule, value)
-    if value is None and rule.optional:
-        return None
-    if rule.asks == "number":
-        if isinstance(value, bool):
-            raise TypeError(f"{rule.name} must be a number, got {value!r}")
-        _check_real(rule.name, value)
-    elif rule.asks == "one":
-        if (
-            isinstance(value, bytes | complex)
-            or _is_array(value)
-            or (isinstance(value, str) and not rule.text)
-        ):
-            _check_real(rule.name, value)
-    elif rule.asks == "Array":
-        return _as_array(rule.name, value)
-    elif rule.asks == "bool" and not isinstance(value, bool):
-        raise TypeError(f"{rule.name} must be True or False, got {shown(value)}")
-    return value
-
-
-def _as_array(name: str, value: Any) -> Any:
+def as_array(name: str, value: Any) -> Any:
     """An array or a number, unchanged; a list or tuple of numbers as an array.
 
     The array is one leaf.
@@ -121,21 +42,6 @@ def _as_array(name: str, value: Any) -> Any:
     elif isinstance(value, float | int) or (_is_array(value) and is_numeric(value.dtype)):
         return value
     raise TypeError(f"{name} must be an array of numbers, got {shown(value)}")
-
-
-def _plain(rule: ArgumentSpec, value: Any) -> Any:
-    if isinstance(value, np.bool_ | np.str_):
-        return value.item()
-    if isinstance(value, bool) or not isinstance(value, _REAL):
-        return value
-    if isinstance(value, numbers.Integral) and not rule.to_float:
-        value = int(value)
-        # larger ones do not fit JAX's integers; a float holds them where any number is expected
-        if rule.asks != "number" and value.bit_length() > 64:
-            raise ValueError(f"{rule.name} is too large: {shown(value)}")
-        if rule.asks != "number" or abs(value) <= MOST_COUNT:
-            return value
-    return _float(rule.name, value)
 
 
 def number(name: str, value: Any) -> float | None:
@@ -529,6 +435,8 @@ def shown(value: Any) -> str:
         return f"an array of {value.dtype} of shape {tuple(value.shape)}"
     if isinstance(value, int) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, jax.tree_util.Partial) and not jax.tree.leaves(value):
+        value = value.func
     if inspect.isroutine(value) or inspect.isclass(value):
         return f"the {'class' if inspect.isclass(value) else 'function'} {value.__name__}"
     return reprlib.repr(value)
@@ -569,3 +477,68 @@ def caller_stacklevel() -> int:
     while frame.f_back and f"{frame.f_globals.get('__name__', '')}.".startswith(inner):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def check_share(l1_ratio: Any) -> None:
+    """Check that it is one number from 0 to 1.
+
+    Raises:
+        ValueError: it is not.
+    """
+    check_scalars(l1_ratio=l1_ratio)
+    if not isinstance(l1_ratio, jax.core.Tracer) and not 0 <= float(l1_ratio) <= 1:
+        raise ValueError(f"l1_ratio must be a number from 0 to 1, got {float(l1_ratio):g}")
+
+
+def check_scalars(**numbers: Any) -> None:
+    """Check that each is one number.
+
+    Raises:
+        TypeError: if one is no number.
+        ValueError: if one has a shape, with what to do instead.
+    """
+    for name, value in numbers.items():
+        number(name, value)
+
+
+def check_nonnegative(**numbers: Any) -> None:
+    """Check that each is one number and, where its value is known, that it is not below 0.
+
+    Raises:
+        TypeError: if one is no number.
+        ValueError: with the name, what was expected and what came.
+    """
+    for name, value in numbers.items():
+        known = number(name, value)
+        if known is not None and not 0 <= known < np.inf:
+            raise ValueError(f"{name} must be a finite number of at least 0, got {known:g}")
+
+
+def check_positive(**numbers: Any) -> None:
+    """Check that each is one number and, where its value is known, that it is above 0.
+
+    Subnormal numbers are refused, too, as programs of XLA take them for 0.
+
+    Raises:
+        TypeError: if one is no number.
+        ValueError: with the name, what was expected and what came.
+    """
+    for name, value in numbers.items():
+        known = number(name, value)
+        if known is None or 2.0**-126 <= known < np.inf:  # the least of float32
+            continue
+        dtype = np.promote_types(getattr(value, "dtype", np.float64), np.float32)
+        least = float(np.finfo(dtype).tiny)
+        if not least <= known < np.inf:
+            goal = f"of at least {least:.3g}" if 0 < known < least else "above 0"
+            raise ValueError(f"{name} must be a finite number {goal}, got {known:g}")
+
+
+def check_choice(name: str, value: Any, allowed: tuple) -> None:
+    """Check that `value` is one of `allowed`.
+
+    Raises:
+        ValueError: with the name, the choices and what came.
+    """
+    if not isinstance(value, str | bool | np.bool_) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")

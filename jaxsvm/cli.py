@@ -1,7 +1,7 @@
 """The command line: `python -m jaxsvm` runs a first job; `train` and `predict` work on files.
 
 Their model is a scikit-learn pipeline that ends in an estimator of jaxsvm; skops keeps it.
-Arguments are checked before anything else is imported.
+Arguments are checked before scikit-learn and pandas are imported.
 """
 
 from __future__ import annotations

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._node import static, struct
 from .calibration import check_held_out, places_of
+from .checks import check_scalars
 from .models import Classes, Classifier, Named, check_values, decision_values, names_of
 from .numerics import is_traced
-from .recipe import check_scalars, static, struct
 from .types import Array, Batch
 
 HALVINGS = 60  # of the ends of intervals: below the rounding of float32 and near that of float64

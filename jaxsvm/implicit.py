@@ -43,13 +43,14 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from .checks import integer
-from .closures import check_open
+from ._node import cast, holds_functions
+from .checks import check_choice, check_scalars, integer
 from .kernels import Kernel, as_kernel, matvec
 from .numerics import (
     affine,
     affine_transpose,
     blocked,
+    check_open,
     cholesky,
     count,
     dot,
@@ -60,7 +61,6 @@ from .numerics import (
     weighted_gram,
 )
 from .objectives.nu_problems import Parts
-from .recipe import as_static, cast, check_choice, check_scalars, holds_functions, unwrap_static
 from .risks import couples_rows, is_smooth, second_order_of
 from .types import AnyLoss, Array, Batch, Loss, Quadratic, Scalar
 
@@ -133,9 +133,8 @@ def solution(
             "derivatives, take another loss"
         )
     chex.assert_shape([data.y, data.weight], (n,))
-    *parameters, b = cast(
-        (as_kernel(kernel), data.y, data.weight, C, as_static(loss), b), coef.dtype
-    )
+    kernel = as_kernel(kernel)
+    *parameters, b = cast((kernel, data.y, data.weight, C, loss, b), coef.dtype)
     x = jax.tree.map(jnp.asarray, data.x)
     if holds_functions(kernel) or holds_functions(loss):
         check_open(
@@ -170,7 +169,7 @@ def _attached(
 def _quadratic(parameters: tuple) -> Any:
     """The `Quadratic` with bounds, l1 and l2 of each row, with zeros for None."""
     _, _, y, weight, C, loss = parameters
-    bounds = unwrap_static(loss).quadratic(y, C * weight)
+    bounds = loss.quadratic(y, C * weight)
     return Quadratic(*(jnp.zeros_like(bounds.low) if field is None else field for field in bounds))
 
 
@@ -534,16 +533,15 @@ def linear_solution(
     chex.assert_shape(w, (data.x.shape[1],))
     chex.assert_shape([data.y, data.weight], (data.x.shape[0],))
     has_zeros = isinstance(l1_ratio, jax.core.Tracer) or float(l1_ratio) > 0
-    numbers = cast((data.y, data.weight, lam, l1_ratio, as_static(loss), b), w.dtype)
-    y, weight, lam, l1_ratio, static_loss, b = numbers
+    numbers = cast((data.y, data.weight, lam, l1_ratio, loss, b), w.dtype)
+    y, weight, lam, l1_ratio, cast_loss, b = numbers
     data = data._replace(x=jax.tree.map(jnp.asarray, data.x), y=y, weight=weight)
     if holds_functions(loss):
         check_open(
-            lambda parts: _second_order(unwrap_static(parts[1]), parts[0], parts[0].y)[::2],
-            (data, static_loss),
+            lambda parts: _second_order(parts[1], parts[0], parts[0].y)[::2], (data, cast_loss)
         )
     v = w if bias == "none" else jnp.concatenate([w, b[None]])
-    parameters = data, lam, l1_ratio, static_loss
+    parameters = data, lam, l1_ratio, cast_loss
     v = _linear_attached(bias, has_zeros, lax.stop_gradient(v), parameters)
     return (v, b) if bias == "none" else (v[:-1], v[-1])
 
@@ -574,7 +572,7 @@ def _linear_derivative(
         data, lam, l1_ratio, loss = parameters
         score = affine(data.x, v, constant)
         ridge = jnp.where(is_in, lam * (1 - l1_ratio) * is_regularised, 1)
-        return *_second_order(unwrap_static(loss), data, score), ridge
+        return *_second_order(loss, data, score), ridge
 
     def grad(parameters):
         slope, _, _, ridge = terms(parameters)
@@ -582,7 +580,7 @@ def _linear_derivative(
         smooth = ridge * v + transposed(slope, parameters[0].x)
         return smooth + lam * l1_ratio * is_regularised * jnp.sign(v) if has_zeros else smooth
 
-    x, loss = primals[1][0].x, unwrap_static(primals[1][-1])
+    x, loss = primals[1][0].x, primals[1][-1]
     _, weigh, s, ridge = terms(primals[1])
 
     def product(p):

@@ -16,14 +16,26 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import recipe as _recipe
-from .checks import calling, has_shape, has_values, integer, is_numeric, matrix, on_host, shown
+from . import _node
+from ._node import Node, between, holds_functions, node, nodes_in, positive, refuse_class
+from .checks import (
+    calling,
+    check_choice,
+    has_shape,
+    has_values,
+    integer,
+    is_numeric,
+    matrix,
+    on_host,
+    shown,
+)
 from .names import ALIASES, KERNELS
 from .numerics import (
     CentredRows,
@@ -31,6 +43,7 @@ from .numerics import (
     blocked,
     centred,
     centred_pair,
+    check_open,
     chi2_distances,
     count,
     cross_products,
@@ -38,6 +51,7 @@ from .numerics import (
     dot,
     gather,
     harmonic_sums,
+    in_transformation,
     index_row,
     is_traced,
     l1_distances,
@@ -51,16 +65,7 @@ from .numerics import (
     sqnorms,
 )
 from .numerics import sqdist as sqdist
-from .recipe import (
-    Recipe,
-    arguments_named,
-    check_choice,
-    check_positive,
-    check_scalars,
-    fields_of,
-    refuse_factory,
-)
-from .types import Array, Batch, Hooks, SparseRows
+from .types import Array, Batch, SparseRows
 
 __all__ = [
     "Kernel",
@@ -69,7 +74,6 @@ __all__ = [
     "cosine",
     "custom",
     "gamma_grid",
-    "kernel",
     "laplacian",
     "linear",
     "matern",
@@ -86,48 +90,6 @@ __all__ = [
 ]
 
 
-class _Kernel(NamedTuple):
-    block: Callable  # ((n, d), (m, d)) -> (n, m)
-    diagonal: Callable  # (n, d)        -> (n,)
-    # (x (n, d), index (b,)) -> (b, b), for kernels whose values need more than the rows of x
-    among: Callable | None = None
-    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale() times the columns that `draw` gives, as
-    # (key, (d, q), dtype) -> (d, q); None: no such law is known
-    spectrum: tuple[Callable, Callable[[], Array]] | None = None  # draw, scale
-    # (<x, z>, |x|^2, |z|^2, d) -> k(x, z), elementwise; None: not a function of these
-    of_products: Callable | None = None
-    # k(x + a, z + a) = k(x, z): `block` receives both sides as `CentredRows` of one shift
-    differences: bool = False
-    gammas: tuple = ()  # the gamma of each factor or term that depends on gamma |x - z|^2
-
-    def settled(self, rows: CentredRows) -> CentredRows:
-        """The rows, marked for distances from differences where products are too inaccurate."""
-        coarse = not rows.subtract and any(needs_subtraction(rows, gamma) for gamma in self.gammas)
-        return dataclasses.replace(rows, subtract=True) if coarse else rows
-
-    def __call__(self, x: Any, z: Any) -> Array:
-        """As of `Kernel`; combinations of kernels call this, so that each is made once."""
-        x = matrix("x", x)
-        # of a combination each part checks the columns; those of a precomputed kernel may differ
-        z = matrix("z", z, x.shape[1] if self.among is None else None)
-        if not self.differences:
-            return _shaped(self.block(x, z), x.shape[0], z.shape[0])
-        first, second = centred_pair(x, z)
-        return _shaped(self.block(first, self.settled(second)), x.shape[0], z.shape[0])
-
-    def diag(self, x: Any) -> Array:
-        """As of `Kernel`."""
-        x = matrix("x", x)
-        return _shaped(self.diagonal(x), x.shape[0])
-
-    def gram(self, x: Any, index: Array) -> Array:
-        """As of `Kernel`."""
-        if self.among is not None:
-            return self.among(x, index)
-        rows = x[index]
-        return self(rows, rows)
-
-
 def _shaped(values: Array, *rows: int) -> Array:
     """A block of values, or values (n,), after a check of its shape."""
     if jnp.shape(values) != rows:
@@ -140,26 +102,73 @@ def _shaped(values: Array, *rows: int) -> Array:
     return values
 
 
-@jax.tree_util.register_pytree_with_keys_class
-class Kernel(Recipe):
-    """A kernel with its parameters: a callable pytree.
+class Kernel(Node):
+    """A kernel with its parameters: a node that is called, and combined by `+` and `*`.
+
+    One of your own is a subclass with a method `block`.
 
     Example:
         >>> import jax.numpy as jnp
         >>> k = 0.5 * rbf(sigma=1.0) + linear()
         >>> k(jnp.ones((2, 3)), jnp.ones((1, 3))).tolist()
         [[3.5], [3.5]]
+        >>> @node
+        ... class cauchy(Kernel):
+        ...     width: float = positive(default=1.0)
+        ...     def block(self, x, z):
+        ...         return 1 / (1 + sqdist(x, z) / self.width)
+        >>> value = lambda width: cauchy(width)(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]
+        >>> jax.grad(value)(1.0).tolist()
+        0.25
     """
 
-    __slots__ = ()
+    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale() times the columns that `draw` gives, as
+    # (key, (d, q), dtype) -> (d, q): the tuple draw, scale; None: no such law is known
+    spectrum: Any = None
+    # (<x, z>, |x|^2, |z|^2, d) -> k(x, z), elementwise; None: not a function of these
+    of_products: Any = None
+    # k(x + a, z + a) = k(x, z): `block` receives both sides as `CentredRows` of one shift
+    differences: Any = False
+    gammas: Any = ()  # the gamma of each factor or term that depends on gamma |x - z|^2
+    # of a combination each part checks the columns; those of a precomputed kernel may differ
+    checks_columns: Any = True
+
+    @classmethod
+    def admit(cls, name: str, value: Any) -> Kernel:
+        """A part of a kernel; a plain function is wrapped by `custom`."""
+        return as_kernel(value)
+
+    def parts(self) -> list[Kernel]:
+        """The kernels among the fields."""
+        return [value for value in vars(self).values() if isinstance(value, Kernel)]
+
+    def block(self, x: Any, z: Any) -> Array:
+        """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m), of rows that were checked."""
+        raise NotImplementedError
+
+    def diagonal(self, x: Array) -> Array:
+        """The values k(x_i, x_i), (n, d) -> (n,), of rows that were checked."""
+        one = lambda row: _shaped(self.block(row[None], row[None]), 1, 1)[0, 0]
+        return jax.vmap(one)(x)
+
+    def gram(self, x: Array, index: Array) -> Array:
+        """The values among the rows `index` of `x`, (n, d), (b,) -> (b, b)."""
+        rows = x[index]
+        return self(rows, rows)
 
     def __call__(self, x: Array, z: Array) -> Array:
         """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m)."""
-        return self.make()(x, z)
+        x = matrix("x", x)
+        z = matrix("z", z, x.shape[1] if self.checks_columns else None)
+        if not self.differences:
+            return _shaped(self.block(x, z), x.shape[0], z.shape[0])
+        first, second = centred_pair(x, z)
+        return _shaped(self.block(first, self.settled(second)), x.shape[0], z.shape[0])
 
     def diag(self, x: Array) -> Array:
         """The values k(x_i, x_i), (n, d) -> (n,)."""
-        return self.make().diag(x)
+        x = matrix("x", x)
+        return _shaped(self.diagonal(x), x.shape[0])
 
     def values(self, x: Array, z: Array, sqnorm: Array) -> Array:
         """The block of values k(x_i, z_j), (n, d), (m, d), (m,) -> (n, m).
@@ -167,13 +176,16 @@ class Kernel(Recipe):
         The squared norms of z are known. No shift is subtracted here: for rows far from the origin,
         subtract their `offset` first.
         """
-        fields = self.make()
-        if fields.of_products is None:
-            return fields(x, z)
+        of_products = self.of_products
+        if of_products is None:
+            return self(x, z)
         x = x.astype(accum_dtype(x))
-        return fields.of_products(
-            cross_products(x, z), sqnorms(x)[:, None], sqnorm[None, :], x.shape[-1]
-        )
+        return of_products(cross_products(x, z), sqnorms(x)[:, None], sqnorm[None, :], x.shape[-1])
+
+    def settled(self, rows: Any) -> Any:
+        """The rows, marked for distances from differences where products are too inaccurate."""
+        coarse = not rows.subtract and any(needs_subtraction(rows, gamma) for gamma in self.gammas)
+        return dataclasses.replace(rows, subtract=True) if coarse else rows
 
     def offset(self, data: Batch) -> Array:
         """The common shift (d,) of the rows of positive weight.
@@ -183,7 +195,7 @@ class Kernel(Recipe):
         host = isinstance(data.x, np.ndarray)
         xp: Any = np if host else jnp
         zeros, live = xp.zeros(data.x.shape[-1], accum_dtype(data.x)), data.weight > 0
-        if not self.make().differences:
+        if not self.differences:
             return zeros
         return xp.where((live.sum() if host else count(live)) > 1, offset(data.x, live), zeros)
 
@@ -195,8 +207,8 @@ class Kernel(Recipe):
         Outside of transformations the values of the rows decide how distances are computed: see
         `needs_subtraction`.
         """
-        fields = _numbers_on_host(self).make()
-        if not fields.differences:
+        kernel = _numbers_on_host(self)
+        if not kernel.differences:
             return data
         rows: Any = data.x
         if not isinstance(rows, CentredRows):
@@ -205,21 +217,13 @@ class Kernel(Recipe):
                 rows = centred(data.x, self.offset(data))
             else:  # by NumPy, so that nothing is compiled
                 rows = jax.device_put(centred(x, self.offset(data._replace(x=x, weight=weight))))
-        return data._replace(x=fields.settled(rows))
-
-    def gram(self, x: Array, index: Array) -> Array:
-        """The values among the rows `index` of `x`, (n, d), (b,) -> (b, b)."""
-        return self.make().gram(x, index)
+        return data._replace(x=kernel.settled(rows))
 
     def __add__(self, other: Any) -> Kernel:
-        return sum_(self, _wrapped(other))
+        return sum_(self, other)
 
     def __mul__(self, other: Any) -> Kernel:
-        return (
-            scaled(self, other)
-            if jnp.isscalar(other) or hasattr(other, "dtype")
-            else product(self, _wrapped(other))
-        )
+        return product(self, other) if callable(other) else scaled(self, other)
 
     def __rmul__(self, factor: Any) -> Kernel:
         return scaled(self, factor)
@@ -236,54 +240,54 @@ def _numbers_on_host(kernel: Kernel) -> Kernel:
     return jax.tree.map(number, kernel)
 
 
-_kernel = _recipe.recipe(_Kernel, Kernel)
-
-
-def kernel(factory: Callable) -> Callable:
-    """A decorator that makes a factory of kernels with numbers that can be swept and derived.
-
-    `factory` returns a kernel, such as `custom(fn)`, or a function (n, d), (m, d) -> (n, m). Its
-    positional arguments are leaves: a new value compiles nothing, `jax.vmap` and `jax.grad` reach
-    it. Keyword arguments that are strings, booleans or integers are structure. It is called once
-    where its numbers are known, so that it may refuse them. Files know the kernel by the names of
-    the module and the function.
-
-    Example:
-        >>> @kernel
-        ... def cauchy(width=1.0):
-        ...     return lambda x, z: 1 / (1 + sqdist(x, z) / width)
-        >>> cauchy(2.0)
-        cauchy(2.0)
-        >>> value = lambda width: cauchy(width)(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]
-        >>> jax.grad(value)(1.0).tolist()
-        0.25
-    """
-
-    @functools.wraps(factory)
-    def make(*args: Any, **kwargs: Any) -> _Kernel:
-        return _wrapped(factory(*args, **kwargs)).make()
-
-    return _kernel(make)
-
-
-@_kernel
-def linear() -> _Kernel:
-    """The linear kernel <x, z>."""
-    return _of_products(lambda product, x, z: product, sqnorms)
-
-
-def _of_products(value: Callable, diagonal: Callable) -> _Kernel:
+class _OfProducts(Kernel):
     """A kernel that is a function of <x, z>, |x|^2 and |z|^2."""
 
-    def block(x, z):
+    def block(self, x: Any, z: Any) -> Array:
         x, z = x.astype(accum_dtype(x)), z.astype(accum_dtype(z))
-        return value(cross_products(x, z), sqnorms(x)[:, None], sqnorms(z)[None, :])
+        norms = sqnorms(x)[:, None], sqnorms(z)[None, :]
+        return self.of_products(cross_products(x, z), *norms, x.shape[-1])
 
-    return _Kernel(block, diagonal, of_products=lambda product, x, z, columns: value(product, x, z))
+    def diagonal(self, x: Array) -> Array:
+        square = sqnorms(x)
+        return self.of_products(square, square, square, x.shape[-1])
 
 
-@_kernel
-def rbf(sigma: float | None = None, *, gamma: Array | None = None) -> _Kernel:
+class _OfDistances(Kernel):
+    """A kernel that is a function of a distance, as a rule |x - z|^2, and 1 where that is 0."""
+
+    differences = True
+    of_products = property(lambda self: lambda *products: self.value(distances(*products)))
+
+    def value(self, distance: Array) -> Array:
+        raise NotImplementedError
+
+    def distance(self, x: Any, z: Any) -> Array:
+        """The distances of centred rows."""
+        return sqdist_of(x, z)
+
+    def block(self, x: Any, z: Any) -> Array:
+        return self.value(self.distance(x, z))
+
+    def diagonal(self, x: Array) -> Array:
+        return _ones(x)
+
+
+def _ones(x: Any) -> Array:
+    """The values k(x_i, x_i) = 1."""
+    return jnp.ones(x.shape[0], accum_dtype(x))
+
+
+@node
+class linear(_OfProducts):
+    """The linear kernel <x, z>."""
+
+    def of_products(self, product: Array, *rest: Any) -> Array:
+        return product
+
+
+@node
+class rbf(_OfDistances):
     """The Gaussian kernel exp(-|x - z|^2 / (2 sigma^2)), or exp(-gamma |x - z|^2).
 
     With a vector, exp(-sum_j gamma_j (x_j - z_j)^2) has a width for each column, as in automatic
@@ -309,53 +313,59 @@ def rbf(sigma: float | None = None, *, gamma: Array | None = None) -> _Kernel:
         >>> (k(jnp.zeros((1, 2)), jnp.eye(2)) > 0.9).tolist()
         [[False, True]]
     """
-    if (sigma is None) == (gamma is None):
-        raise ValueError("rbf takes sigma or gamma = 1 / (2 sigma^2), one of them")
-    if sigma is not None:
-        check_positive(sigma=sigma)
-        square = 2 * sigma * sigma
-        rate: Any = float("inf") if isinstance(square, float) and square == 0 else 1 / square
-    elif has_shape(gamma):
-        return _rbf_by_column(gamma)
-    else:
-        check_positive(gamma=gamma)
-        rate = gamma
 
-    # 1 at distance 0, also where gamma is infinite in float32.
-    value = lambda square: jnp.where(square == 0, 1, jnp.exp(-rate * square))
-    return _Kernel(
-        lambda x, z: value(sqdist_of(x, z)),
-        _ones,
-        spectrum=(jax.random.normal, lambda: jnp.sqrt(2 * jnp.asarray(rate))),
-        of_products=lambda *products: value(distances(*products)),
-        differences=True,
-        gammas=(rate,),
-    )
+    sigma: float | None = positive(default=None)
+    _: KW_ONLY
+    gamma: float | Array | None = positive(default=None)
+    of_products = property(lambda self: None if self.by_column else super().of_products)
+    gammas = property(lambda self: (self.rate,))
 
-
-def _rbf_by_column(gamma: Any) -> _Kernel:
-    """`rbf` with one gamma for each column, (d,)."""
-    wrong = "gamma must be a number above 0, or a vector with one for each column, got "
-    if gamma.ndim > 1:
-        raise ValueError(f"{wrong}shape {tuple(gamma.shape)}; sweep it with jax.vmap")
-    known = on_host(gamma)
-    if known is not None and not ((known > 0) & (known < np.inf)).all():
-        raise ValueError(wrong + f"{known[~((known > 0) & (known < np.inf))][0]:g} in it")
-
-    def block(x, z):
-        if x.shape[-1] != gamma.shape[0]:
+    def check(self) -> None:
+        gamma: Any = self.gamma
+        if (self.sigma is None) == (gamma is None):
+            raise ValueError("rbf takes sigma or gamma = 1 / (2 sigma^2), one of them")
+        if np.ndim(gamma) > 1:
             raise ValueError(
-                f"gamma holds one number for each of {gamma.shape[0]} columns, but the rows have "
-                f"{x.shape[-1]}"
+                "gamma must be a number above 0, or a vector with one for each column, got shape "
+                f"{np.shape(gamma)}; sweep it with jax.vmap"
             )
-        square = sqdist_of(x, z, jnp.asarray(gamma))
-        return jnp.where(square == 0, 1, jnp.exp(-square))
 
-    return _Kernel(block, _ones, differences=True, gammas=(gamma,))
+    @property
+    def spectrum(self) -> tuple | None:
+        law = jax.random.normal, lambda: jnp.sqrt(2 * jnp.asarray(self.rate))
+        return None if self.by_column else law
+
+    @property
+    def by_column(self) -> bool:
+        """Whether there is a gamma for each column."""
+        return has_shape(self.gamma)
+
+    @property
+    def rate(self) -> Any:
+        """The gamma, or those of the columns."""
+        if self.sigma is None:
+            return self.gamma
+        square = 2 * self.sigma * self.sigma
+        return float("inf") if isinstance(square, float) and square == 0 else 1 / square
+
+    def distance(self, x: Any, z: Any) -> Array:
+        if not self.by_column:
+            return sqdist_of(x, z)
+        if x.shape[-1] != self.rate.shape[0]:
+            raise ValueError(
+                f"gamma holds one number for each of {self.rate.shape[0]} columns, but the rows "
+                f"have {x.shape[-1]}"
+            )
+        return sqdist_of(x, z, jnp.asarray(self.rate))
+
+    def value(self, distance: Array) -> Array:
+        # 1 at distance 0, also where gamma is infinite in float32
+        exponent = -distance if self.by_column else -self.rate * distance
+        return jnp.where(distance == 0, 1, jnp.exp(exponent))
 
 
-@_kernel
-def laplacian(sigma: float) -> _Kernel:
+@node
+class laplacian(_OfDistances):
     """The Laplacian kernel exp(-|x - z|_1 / sigma).
 
     It is computed column by column, in n m d operations without a matrix product.
@@ -363,15 +373,16 @@ def laplacian(sigma: float) -> _Kernel:
     Args:
         sigma: width, units of x, > 0.
     """
-    check_positive(sigma=sigma)
 
-    def block(x, z):
-        distance = l1_distances(x.value, z.value)
-        return jnp.where(distance == 0, 1, jnp.exp(-distance / sigma))
+    sigma: float = positive()
+    spectrum = property(lambda self: (jax.random.cauchy, lambda: 1 / jnp.asarray(self.sigma)))
+    of_products = None
 
-    return _Kernel(
-        block, _ones, spectrum=(jax.random.cauchy, lambda: 1 / jnp.asarray(sigma)), differences=True
-    )
+    def distance(self, x: Any, z: Any) -> Array:
+        return l1_distances(x.value, z.value)
+
+    def value(self, distance: Array) -> Array:
+        return jnp.where(distance == 0, 1, jnp.exp(-distance / self.sigma))
 
 
 def matern(sigma: float, *, nu: float = 1.5) -> Kernel:
@@ -407,48 +418,53 @@ def matern(sigma: float, *, nu: float = 1.5) -> Kernel:
     return choices[nu](sigma)
 
 
-@_kernel
-def matern12(sigma: float) -> _Kernel:
-    """`matern(sigma, nu=0.5)`."""
-    return _matern(sigma, 0.5, 0.0, lambda t: 1)
-
-
-@_kernel
-def matern32(sigma: float) -> _Kernel:
-    """`matern(sigma, nu=1.5)`."""
-    return _matern(sigma, 1.5, 3 / 2, lambda t: 1 + t)
-
-
-@_kernel
-def matern52(sigma: float) -> _Kernel:
-    """`matern(sigma, nu=2.5)`."""
-    return _matern(sigma, 2.5, 5 / 6, lambda t: 1 + t + t * t / 3)
-
-
-def _matern(sigma: float, nu: float, curvature: float, factor: Callable) -> _Kernel:
+@node
+class _Matern(_OfDistances):
     """factor(t) exp(-t) with t = sqrt(2 nu) r, which is 1 - curvature r^2 for small r."""
-    check_positive(sigma=sigma)
-    rate = curvature / (sigma * sigma)
 
-    def value(square):
-        away = square > 0  # the root of 0 has no derivative
-        t = jnp.sqrt(2 * nu * jnp.where(away, square, 1)) / sigma
-        return jnp.where(away, factor(t) * jnp.exp(-t), 1 - rate * square)
-
-    def block(x, z):
-        sparse = isinstance(x.value, SparseRows) or isinstance(z.value, SparseRows)
-        if not curvature and not sparse:  # the root of a rounding error is large
-            z = dataclasses.replace(z, subtract=True)
-        return value(sqdist_of(x, z))
-
-    return _Kernel(
-        block,
-        _ones,
-        spectrum=(functools.partial(_student, nu), lambda: 1 / jnp.asarray(sigma)),
-        of_products=(lambda *products: value(distances(*products))) if curvature else None,
-        differences=True,
-        gammas=(rate,) if curvature else (),
+    sigma: float = positive()
+    nu: ClassVar[float]
+    curvature: ClassVar[float]
+    factor: ClassVar[Callable]
+    spectrum = property(
+        lambda self: (functools.partial(_student, self.nu), lambda: 1 / jnp.asarray(self.sigma))
     )
+    rate = property(lambda self: self.curvature / (self.sigma * self.sigma))
+    gammas = property(lambda self: (self.rate,))
+
+    def value(self, distance: Array) -> Array:
+        square, away = distance, distance > 0  # the root of 0 has no derivative
+        t = jnp.sqrt(2 * self.nu * jnp.where(away, square, 1)) / self.sigma
+        return jnp.where(away, self.factor(t) * jnp.exp(-t), 1 - self.rate * square)
+
+
+@node
+class matern12(_Matern):
+    """`matern(sigma, nu=0.5)`."""
+
+    nu, curvature, gammas, of_products = 0.5, 0.0, (), None
+    factor = staticmethod(lambda t: 1)
+
+    def distance(self, x: Any, z: Any) -> Array:
+        if not isinstance(x.value, SparseRows) and not isinstance(z.value, SparseRows):
+            z = dataclasses.replace(z, subtract=True)  # the root of a rounding error is large
+        return sqdist_of(x, z)
+
+
+@node
+class matern32(_Matern):
+    """`matern(sigma, nu=1.5)`."""
+
+    nu, curvature = 1.5, 3 / 2
+    factor = staticmethod(lambda t: 1 + t)
+
+
+@node
+class matern52(_Matern):
+    """`matern(sigma, nu=2.5)`."""
+
+    nu, curvature = 2.5, 5 / 6
+    factor = staticmethod(lambda t: 1 + t + t * t / 3)
 
 
 def _student(nu: float, key: Array, shape: tuple[int, int], dtype: Any) -> Array:
@@ -458,8 +474,8 @@ def _student(nu: float, key: Array, shape: tuple[int, int], dtype: Any) -> Array
     return jax.random.normal(for_normal, shape, dtype) / jnp.sqrt(rate)[None, :]
 
 
-@_kernel
-def rational_quadratic(sigma: float, alpha: float = 1.0) -> _Kernel:
+@node
+class rational_quadratic(_OfDistances):
     """The rational quadratic kernel (1 + |x - z|^2 / (2 alpha sigma^2))^(-alpha).
 
     It is a mixture of Gaussian kernels of many widths; for alpha to infinity it is `rbf(sigma)`.
@@ -477,32 +493,25 @@ def rational_quadratic(sigma: float, alpha: float = 1.0) -> _Kernel:
     Reference: C. Rasmussen, C. Williams, Gaussian processes for machine learning, 2006, section
         4.2.1.
     """
-    check_positive(sigma=sigma, alpha=alpha)
-    rate = 1 / (2 * sigma * sigma)
-    value = lambda square: jnp.exp(-alpha * jnp.log1p(square * (rate / alpha)))
 
-    def draw(key, shape, dtype):
+    sigma: float = positive()
+    alpha: float = positive(default=1.0)
+    spectrum = property(lambda self: (self.draw, lambda: 1 / jnp.asarray(self.sigma)))
+    rate = property(lambda self: 1 / (2 * self.sigma * self.sigma))
+    gammas = property(lambda self: (self.rate,))
+
+    def value(self, distance: Array) -> Array:
+        return jnp.exp(-self.alpha * jnp.log1p(distance * (self.rate / self.alpha)))
+
+    def draw(self, key: Array, shape: tuple[int, int], dtype: Any) -> Array:
+        """As in `spectrum`."""
         for_normal, for_gamma = jax.random.split(key)
-        width = jax.random.gamma(for_gamma, jnp.asarray(alpha, dtype), shape[1:]) / alpha
+        width = jax.random.gamma(for_gamma, jnp.asarray(self.alpha, dtype), shape[1:]) / self.alpha
         return jax.random.normal(for_normal, shape, dtype) * jnp.sqrt(width)[None, :]
 
-    return _Kernel(
-        lambda x, z: value(sqdist_of(x, z)),
-        _ones,
-        spectrum=(draw, lambda: 1 / jnp.asarray(sigma)),
-        of_products=lambda *products: value(distances(*products)),
-        differences=True,
-        gammas=(rate,),
-    )
 
-
-def _ones(x: Any) -> Array:
-    """The values k(x_i, x_i) = 1."""
-    return jnp.ones(x.shape[0], accum_dtype(x))
-
-
-@_kernel
-def cosine() -> _Kernel:
+@node
+class cosine(_OfProducts):
     """The cosine <x, z> / (|x| |z|), 0 for rows of zeros.
 
     Example:
@@ -512,17 +521,16 @@ def cosine() -> _Kernel:
         [0.8, 0.0]
     """
 
-    def inverse_norm(square):
-        return jnp.where(square > 0, jax.lax.rsqrt(jnp.where(square > 0, square, 1)), 0)
+    def of_products(self, product: Array, x: Array, z: Array, columns: int) -> Array:
+        inverse_norm = lambda a: jnp.where(a > 0, jax.lax.rsqrt(jnp.where(a > 0, a, 1)), 0)
+        return product * inverse_norm(x) * inverse_norm(z)
 
-    return _of_products(
-        lambda product, x, z: product * inverse_norm(x) * inverse_norm(z),
-        lambda x: (sqnorms(x) > 0).astype(accum_dtype(x)),
-    )
+    def diagonal(self, x: Array) -> Array:
+        return (sqnorms(x) > 0).astype(accum_dtype(x))
 
 
-@_kernel
-def additive_chi2() -> _Kernel:
+@node
+class additive_chi2(Kernel):
     """The additive chi-squared kernel sum_j 2 x_j z_j / (x_j + z_j), for columns of at least 0.
 
     scikit-learn's `additive_chi2_kernel` is 2 k(x, z) - |x|_1 - |z|_1, which is not positive
@@ -537,14 +545,16 @@ def additive_chi2() -> _Kernel:
     Reference: A. Vedaldi, A. Zisserman, Efficient additive kernels via explicit feature maps, IEEE
         PAMI 34, 2012.
     """
-    return _Kernel(
-        lambda x, z: _of_histograms(x, z, harmonic_sums(x, z)),
-        lambda x: _of_histograms(x, None, row_sums(x)),
-    )
+
+    def block(self, x: Any, z: Any) -> Array:
+        return _of_histograms(x, z, harmonic_sums(x, z))
+
+    def diagonal(self, x: Array) -> Array:
+        return _of_histograms(x, None, row_sums(x))
 
 
-@_kernel
-def chi2(gamma: float = 1.0) -> _Kernel:
+@node
+class chi2(Kernel):
     """The exponential chi-squared kernel exp(-gamma sum_j (x_j - z_j)^2 / (x_j + z_j)).
 
     It is for columns of at least 0, such as histograms. Values of rows that hold a negative number
@@ -562,11 +572,14 @@ def chi2(gamma: float = 1.0) -> _Kernel:
     Reference: J. Zhang, M. Marszalek, S. Lazebnik, C. Schmid, Local features and kernels for
         classification of texture and object categories, IJCV 73, 2007.
     """
-    check_positive(gamma=gamma)
-    return _Kernel(
-        lambda x, z: _of_histograms(x, z, jnp.exp(-gamma * chi2_distances(x, z))),
-        lambda x: _of_histograms(x, None, _ones(x)),
-    )
+
+    gamma: float = positive(default=1.0)
+
+    def block(self, x: Any, z: Any) -> Array:
+        return _of_histograms(x, z, jnp.exp(-self.gamma * chi2_distances(x, z)))
+
+    def diagonal(self, x: Array) -> Array:
+        return _of_histograms(x, None, _ones(x))
 
 
 def _of_histograms(x: Any, z: Any, values: Array) -> Array:
@@ -580,8 +593,8 @@ def _of_histograms(x: Any, z: Any, values: Array) -> Array:
     return jnp.where(wrong, jnp.nan, values)
 
 
-@_kernel
-def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _Kernel:
+@node
+class polynomial(_OfProducts):
     """The polynomial kernel (gamma <x, z> + coef0)^degree.
 
     Args:
@@ -589,17 +602,18 @@ def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _K
         coef0: >= 0 for a positive semi-definite kernel.
         degree: integer >= 0; structure.
     """
-    check_positive(gamma=gamma)
-    check_scalars(coef0=coef0)
-    integer("degree", degree, 0)
-    return _of_products(
-        lambda product, x, z: (gamma * product + coef0) ** degree,
-        lambda x: (gamma * sqnorms(x) + coef0) ** degree,
-    )
+
+    gamma: float = positive(default=1.0)
+    coef0: float = 1.0
+    _: KW_ONLY
+    degree: int = between(0, default=3)
+
+    def of_products(self, product: Array, *rest: Any) -> Array:
+        return (self.gamma * product + self.coef0) ** self.degree
 
 
-@_kernel
-def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
+@node
+class sigmoid(_OfProducts):
     """The sigmoid kernel tanh(gamma <x, z> + coef0).
 
     It is not positive semi-definite: duals need not be concave.
@@ -608,23 +622,25 @@ def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
         gamma: > 0.
         coef0: any number.
     """
-    check_positive(gamma=gamma)
-    check_scalars(coef0=coef0)
-    return _of_products(
-        lambda product, x, z: jnp.tanh(gamma * product + coef0),
-        lambda x: jnp.tanh(gamma * sqnorms(x) + coef0),
-    )
+
+    gamma: float = positive(default=1.0)
+    coef0: float = 0.0
+
+    def of_products(self, product: Array, *rest: Any) -> Array:
+        return jnp.tanh(self.gamma * product + self.coef0)
 
 
-@_kernel
-def precomputed() -> _Kernel:
+@node
+class precomputed(Kernel):
     """A precomputed kernel matrix: the rows of `x` are rows of the matrix of k(row, training rows).
 
     Train on the (n, n) matrix, predict on (m, n) blocks; the second argument is always the training
     set.
     """
 
-    def block(x, z):
+    checks_columns = False
+
+    def block(self, x: Any, z: Any) -> Array:
         if x.shape[1] != z.shape[0]:
             raise ValueError(
                 f"a precomputed block has a column for each of the {z.shape[0]} "
@@ -632,43 +648,59 @@ def precomputed() -> _Kernel:
             )
         return x.astype(accum_dtype(x))
 
-    among = lambda x, index: x[index][:, index].astype(accum_dtype(x))
-    return _Kernel(block, lambda x: jnp.diagonal(x).astype(accum_dtype(x)), among)
+    def diagonal(self, x: Array) -> Array:
+        return jnp.diagonal(x).astype(accum_dtype(x))
+
+    def gram(self, x: Array, index: Array) -> Array:
+        return x[index][:, index].astype(accum_dtype(x))
 
 
-@_kernel
-def custom(fn: Callable, diag: Callable | None = None, *, differences: bool = False) -> _Kernel:
+@node
+class custom(Kernel):
     """A kernel from any function (n, d), (m, d) -> (n, m) of JAX operations.
 
     Args:
-        fn: the block function. `kernels.register(name, fn)` makes models with it loadable.
-            `kernels.sqdist(x, z)` computes squared distances accurately for rows far from the
-            origin.
-        diag: (n, d) -> (n,); None: blocks of a single row.
+        fn: the block function; `params`, where given, are its last argument.
+            `kernels.register(name, fn)` makes models with it loadable. `kernels.sqdist(x, z)`
+            computes squared distances accurately for rows far from the origin.
+        params: numbers or a pytree of them, which are leaves: `jax.grad` and `jax.vmap` reach them.
+        diag_fn: (n, d) -> (n,), with `params` as `fn`; None: blocks of a single row.
         differences: whether fn is a function of x - z; it then receives rows minus their common
             shift; structure.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> cauchy = custom(lambda x, z: 1 / (1 + sqdist(x, z)))
+        >>> cauchy = custom(lambda x, z, width: 1 / (1 + sqdist(x, z) / width), 1.0)
         >>> cauchy(jnp.array([[1e6], [1e6 + 1]]), jnp.array([[1e6]])).tolist()
         [[1.0], [0.5]]
     """
-    _takes("the kernel", fn, "x, z")
-    if diag is not None:
-        _takes("diag", diag, "x")
-    block, diag_fn = _of_jax("the kernel", fn), None if diag is None else _of_jax("diag", diag)
-    if differences:
-        block, diag_fn = _plain_rows(block), None if diag_fn is None else _plain_rows(diag_fn)
-    row_by_row = lambda x: jax.vmap(lambda row: _shaped(block(row[None], row[None]), 1, 1)[0, 0])(x)
-    return _Kernel(block, diag_fn or row_by_row, differences=differences)
 
+    fn: Any
+    params: Any = None
+    _: KW_ONLY
+    diag_fn: Any = None
+    differences: bool = False
 
-def _plain_rows(fn: Callable) -> Callable:
-    """A user's function, called with rows as arrays."""
-    return lambda *sides: fn(
-        *(rows.value if isinstance(rows, CentredRows) else rows for rows in sides)
-    )
+    def __post_init__(self) -> None:
+        rest = "" if self.params is None else ", params"
+        _takes("the kernel", self.fn, f"x, z{rest}")
+        if self.diag_fn is not None:
+            _takes("diag", self.diag_fn, f"x{rest}")
+        super().__post_init__()
+
+    def block(self, x: Any, z: Any) -> Array:
+        return self._called("the kernel", self.fn, "(n, d), (m, d) -> (n, m)", x, z)
+
+    def diagonal(self, x: Array) -> Array:
+        if self.diag_fn is None:
+            return super().diagonal(x)
+        return self._called("diag", self.diag_fn, "(n, d) -> (n,)", x)
+
+    def _called(self, name: str, fn: Callable, form: str, *rows: Any) -> Array:
+        """What a function of the user gives; its errors name it and the shapes of the rows."""
+        rows = tuple(a.value if isinstance(a, CentredRows) else a for a in rows)
+        with calling(name, fn, form, *rows):
+            return fn(*rows) if self.params is None else fn(*rows, self.params)
 
 
 def _takes(name: str, fn: Callable, arguments: str) -> None:
@@ -693,90 +725,100 @@ def _takes(name: str, fn: Callable, arguments: str) -> None:
         ) from error
 
 
-def _of_jax(name: str, fn: Callable) -> Callable:
-    """A user's function whose errors name it and the shapes of the rows."""
+class _Combined(Kernel):
+    """A kernel whose values are worked out from those of its parts, elementwise."""
 
-    def call(*rows):
-        form = "(n, d), (m, d) -> (n, m)" if len(rows) == 2 else "(n, d) -> (n,)"
-        with calling(name, fn, form, *rows):
-            return fn(*rows)
+    checks_columns = False
+    differences = property(lambda self: all(part.differences for part in self.parts()))
+    gammas = property(lambda self: sum((part.gammas for part in self.parts()), ()))
 
-    return call
+    @property
+    def of_products(self) -> Callable | None:
+        known = all(part.of_products for part in self.parts())
+        # if only one is a kernel of differences, each subtracts its own shift
+        if not known or len({part.differences for part in self.parts()}) > 1:
+            return None
+        return lambda *products: self.of(lambda part: part.of_products(*products))
+
+    def of(self, values: Callable) -> Array:
+        """The values, from those of each part."""
+        raise NotImplementedError
+
+    def block(self, x: Any, z: Any) -> Array:
+        return self.of(lambda part: part(x, z))
+
+    def diagonal(self, x: Array) -> Array:
+        return self.of(lambda part: part.diag(x))
+
+    def gram(self, x: Array, index: Array) -> Array:
+        return self.of(lambda part: part.gram(x, index))
 
 
-@_kernel
-def sum_(a: Kernel, b: Kernel) -> _Kernel:
+@node
+class sum_(_Combined):
     """The sum k_a + k_b; written `a + b`."""
-    return _both(jnp.add, a, b)
+
+    a: Kernel
+    b: Kernel
+
+    def of(self, values: Callable) -> Array:
+        return values(self.a) + values(self.b)
 
 
-def _both(join: Callable, a: Kernel, b: Kernel) -> _Kernel:
-    """Two kernels combined elementwise by `join`."""
-    first, second = _wrapped(a).make(), _wrapped(b).make()
-    fns, same_kind = (
-        (first.of_products, second.of_products),
-        first.differences == second.differences,
-    )
-    return _Kernel(
-        lambda x, z: join(first(x, z), second(x, z)),
-        lambda x: join(first.diag(x), second.diag(x)),
-        lambda x, index: join(first.gram(x, index), second.gram(x, index)),
-        # If only one is a kernel of differences, each subtracts its own shift.
-        of_products=None
-        if None in fns or not same_kind
-        else lambda *products: join(fns[0](*products), fns[1](*products)),
-        differences=first.differences and second.differences,
-        gammas=first.gammas + second.gammas,
-    )
-
-
-@_kernel
-def product(a: Kernel, b: Kernel) -> _Kernel:
+@node
+class product(_Combined):
     """The elementwise product k_a k_b; written `a * b`."""
-    return _both(jnp.multiply, a, b)
+
+    a: Kernel
+    b: Kernel
+
+    def of(self, values: Callable) -> Array:
+        return values(self.a) * values(self.b)
 
 
-@_kernel
-def scaled(inner: Kernel, factor: float) -> _Kernel:
+@node
+class scaled(_Combined):
     """The multiple factor k; written `factor * k`.
 
     Args:
         inner: the kernel.
         factor: > 0.
     """
-    check_positive(factor=factor)
-    fields = _wrapped(inner).make()
-    return _Kernel(
-        lambda x, z: factor * fields(x, z),
-        lambda x: factor * fields.diag(x),
-        lambda x, index: factor * fields.gram(x, index),
-        fields.spectrum,
-        None
-        if fields.of_products is None
-        else lambda *products: factor * fields.of_products(*products),
-        fields.differences,
-        fields.gammas,
-    )
+
+    inner: Kernel
+    factor: float = positive()
+    spectrum = property(lambda self: self.inner.spectrum)
+
+    def of(self, values: Callable) -> Array:
+        return self.factor * values(self.inner)
 
 
-@_kernel
-def in_units(inner: Kernel, unit: float) -> _Kernel:
+@node
+class in_units(Kernel):
     """The kernel k(x / unit, z / unit), for rows whose squares leave the range of float32.
 
     Args:
         inner: the kernel k.
         unit: size of the numbers in the rows, > 0; with a power of two the division is exact.
     """
-    check_positive(unit=unit)
-    fields = _wrapped(inner).make()
-    return _Kernel(
-        lambda x, z: fields(_divided(x, unit), _divided(z, unit)),
-        lambda x: fields.diag(_divided(x, unit)),
-        lambda x, index: fields.gram(_divided(x, unit), index),
-        spectrum=None
-        if fields.spectrum is None
-        else (fields.spectrum[0], lambda: fields.spectrum[1]() / unit),
-    )
+
+    inner: Kernel
+    unit: float = positive()
+    checks_columns = False
+
+    @property
+    def spectrum(self) -> tuple | None:
+        law = self.inner.spectrum
+        return law and (law[0], lambda: law[1]() / self.unit)
+
+    def block(self, x: Any, z: Any) -> Array:
+        return self.inner(_divided(x, self.unit), _divided(z, self.unit))
+
+    def diagonal(self, x: Array) -> Array:
+        return self.inner.diag(_divided(x, self.unit))
+
+    def gram(self, x: Array, index: Array) -> Array:
+        return self.inner.gram(_divided(x, self.unit), index)
 
 
 def _divided(x: Any, unit: Any) -> Any:
@@ -804,24 +846,12 @@ def by_name(name: str, gamma: Any = 1.0, coef0: Any = 0.0, degree: int = 3) -> K
         >>> by_name("laplacian", 0.5), by_name("poly", 0.5, degree=2)
         (laplacian(2.0), polynomial(0.5, 0.0, degree=2))
     """
-    makers: dict[str, Callable[[], Kernel]] = {
-        "linear": linear,
-        "rbf": lambda: rbf(gamma=gamma),
-        "laplacian": lambda: laplacian(1 / gamma),
-        "matern12": lambda: matern12((2 * gamma) ** -0.5),
-        "matern32": lambda: matern32((2 * gamma) ** -0.5),
-        "matern52": lambda: matern52((2 * gamma) ** -0.5),
-        "rational_quadratic": lambda: rational_quadratic((2 * gamma) ** -0.5),
-        "cosine": cosine,
-        "chi2": lambda: chi2(gamma),
-        "additive_chi2": additive_chi2,
-        "polynomial": lambda: polynomial(gamma, coef0, degree=degree),
-        "sigmoid": lambda: sigmoid(gamma, coef0),
-        "precomputed": precomputed,
-    }
     name = ALIASES.get(name, name)
     check_choice("kernel", name, tuple(KERNELS))
-    return makers[name]()
+    kind, numbers = globals()[name], {"gamma": gamma, "coef0": coef0, "degree": degree}
+    if KERNELS[name] == ("gamma",) and name not in ("rbf", "chi2"):
+        return kind(1 / gamma if name == "laplacian" else (2 * gamma) ** -0.5)  # of their width
+    return kind(**{number: numbers[number] for number in KERNELS[name]})
 
 
 def gamma_grid(x: Array, size: int = 8) -> np.ndarray:
@@ -856,50 +886,40 @@ def gamma_grid(x: Array, size: int = 8) -> np.ndarray:
     return np.logspace(-1.5, 2, size) / np.median(square[square > 0]) / unit**2
 
 
+def parts_of(kernel: Kernel) -> Iterator[Kernel]:
+    """The kernel, and each of which it is made."""
+    yield kernel
+    for part in kernel.parts():
+        yield from parts_of(part)
+
+
+def holds(kernel: Kernel, *kinds: type) -> bool:
+    """Whether the kernel, or one of which it is made, is of one of these classes."""
+    return any(isinstance(part, kinds) for part in parts_of(kernel))
+
+
 def holds_precomputed(kernel: Kernel) -> bool:
     """Whether the kernel contains a precomputed one, which cannot be evaluated at new rows."""
-    return _holds(kernel, precomputed)
+    return holds(kernel, precomputed)
 
 
 def holds_custom(thing: Any) -> bool:
     """Whether this is a function of the user, or a kernel of rows that contains one."""
     if not isinstance(thing, Kernel):
         return callable(thing)
-    return _holds(thing, custom) and not holds_precomputed(thing)
-
-
-def _calls(kernel: Kernel) -> Iterator[tuple[Callable, tuple, dict]]:
-    """The factory and arguments of the kernel, and of each of which it is made."""
-    factory, args, kwargs = kernel.call()
-    yield factory, args, kwargs
-    for part in (*args, *kwargs.values()):
-        if isinstance(part, Kernel):
-            yield from _calls(part)
-
-
-def _holds(kernel: Kernel, kind: Callable) -> bool:
-    """Whether the kernel, or one of which it is made, is of the factory `kind`."""
-    return any(factory is kind for factory, _, _ in _calls(kernel))
-
-
-def _has_diag(kernel: Kernel) -> bool:
-    """Whether it, or one of which it is made, is of a function for the diagonal of the user's."""
-    return any(factory is custom and args[1] is not None for factory, args, _ in _calls(kernel))
+    return holds(thing, custom) and not holds_precomputed(thing)
 
 
 def rows_check(kernel: Kernel) -> Callable | None:
-    """The check of the data that a kernel needs, as `Hooks.validate`; None: no check."""
-    checks: list[Callable] = []
-    if holds_precomputed(kernel):
-        checks.append(functools.partial(check_symmetric, kernel))
-    if _holds(kernel, chi2) or _holds(kernel, additive_chi2):
-        checks.append(functools.partial(check_not_negative, kernel))
-    return functools.partial(_check_all, tuple(checks)) if checks else None
+    """The check of the data that a kernel needs, as `Solver.validate`; None: no check."""
+    needs_check = holds(kernel, precomputed, chi2, additive_chi2)
+    return functools.partial(_check_rows, kernel) if needs_check else None
 
 
-def _check_all(checks: tuple[Callable, ...], data: Batch) -> None:
-    for check in checks:
-        check(data)
+def _check_rows(kernel: Kernel, data: Batch) -> None:
+    check_symmetric(kernel, data)
+    if holds(kernel, chi2, additive_chi2):
+        check_not_negative(kernel, data)
 
 
 def check_not_negative(kernel: Kernel, data: Batch) -> None:
@@ -977,11 +997,12 @@ def check_custom(kernel: Kernel, data: Batch) -> None:
             f"the kernel must be positive semi-definite, got k(x, x) = {diag[i]:g} for row "
             f"{rows[i]}: mend the function of kernels.custom"
         )
-    given = np.asarray(kernel.diag(x), float) if _has_diag(kernel) else diag
+    has_diag = any(isinstance(k, custom) and k.diag_fn is not None for k in parts_of(kernel))
+    given = np.asarray(kernel.diag(x), float) if has_diag else diag
     if not np.abs(diag - given).max() <= 0.1 * np.abs(values).max():
         i = np.argmax(np.abs(diag - given))
         raise ValueError(
-            f"diag of kernels.custom must give k(x, x), got {given[i]:g} where k(x, x) = "
+            f"diag_fn of kernels.custom must give k(x, x), got {given[i]:g} where k(x, x) = "
             f"{diag[i]:g} for row {rows[i]}: mend it, or leave it out"
         )
     asymmetry = np.abs(values - values.T)
@@ -995,28 +1016,27 @@ def check_custom(kernel: Kernel, data: Batch) -> None:
 
 
 def check_kernels(solver: Any, data: Batch) -> None:
-    """Raise for kernels of the user that are none on known rows, before a feature map."""
-    kernels = [*filter(holds_custom, arguments_named("kernel", solver))]
-    is_known = kernels and has_values(solver, data) and not is_traced()
-    if is_known and fields_of(solver).prepare is Hooks().prepare:
-        for kernel in kernels:
-            check_custom(as_kernel(kernel), data)
+    """Raise for kernels of the user that are none on known rows, before a feature map.
+
+    Inside of transformations those are refused whose functions close over traced values.
+    """
+    held = [vars(part).get("kernel") for part in nodes_in(solver)]
+    for kernel in held if not solver.has_map else ():
+        if kernel is None or not holds_functions(kernel):
+            continue
+        if in_transformation():
+            check_open(lambda parts: parts[1](parts[0][:1], parts[0]), (data.x, kernel))
+        elif holds_custom(kernel) and has_values(solver, data):
+            check_custom(kernel, data)
 
 
 def as_kernel(thing: Any) -> Kernel:
-    """A kernel, after a check of its parameters; a plain function is wrapped by `custom`.
+    """A kernel; a plain function is wrapped by `custom`.
 
     Raises:
         TypeError: neither a kernel nor a function.
-        ValueError: parameters out of range.
     """
-    result = _wrapped(thing)
-    result.make()
-    return result
-
-
-def _wrapped(thing: Any) -> Kernel:
-    refuse_factory("kernel", thing)
+    refuse_class("kernel", thing)
     if isinstance(thing, Kernel):
         return thing
     if callable(thing) and not isinstance(thing, type):
@@ -1029,7 +1049,7 @@ def register(name: str, fn: Callable) -> Callable:
 
     Call it before `models.load`, in every program that loads such a model.
     """
-    return _recipe.register(name, fn)
+    return _node.register(name, fn)
 
 
 def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -> Array:
@@ -1037,7 +1057,7 @@ def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -
 
     The shapes are (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c).
     """
-    kernel = kernel if isinstance(kernel, Kernel) else as_kernel(kernel)
+    kernel = as_kernel(kernel)
     integer("block", block, 1)
     rows: Any = matrix("x", x)
     points: Any = matrix("z", z)
@@ -1056,7 +1076,7 @@ def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -
         if known is None or known_rows is None:
             return _sums(kernel, rows, points, coef, block)
         shift = offset(known)
-        points = kernel.make().settled(centred(known, shift))
+        points = kernel.settled(centred(known, shift))
         rows = centred(known_rows, shift)
     return _compiled_sums(kernel, rows, points, coef, block=block)
 
@@ -1066,7 +1086,7 @@ def _sums(kernel: Kernel, x: Any, z: Any, coef: Array, block: int) -> Array:
     prepare_rows: Callable = lambda rows: rows
     if kernel.differences and not isinstance(z, CentredRows):
         shift = offset(z)  # one shift for all blocks
-        z = kernel.make().settled(centred(z, shift))
+        z = kernel.settled(centred(z, shift))
         prepare_rows = lambda rows: centred(rows, shift)
     sums = lambda rows, z, coef: dot(kernel(prepare_rows(rows), z), coef)
     if shards(z.shape[0]) > 1:

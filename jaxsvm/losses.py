@@ -14,20 +14,23 @@ The losses of ranking couple rows: they have a joint risk instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from ._node import between, node, positive
+from .checks import check_choice
 from .names import ALIASES, LOSSES
 from .ranking import check_grades, pair_risk
-from .recipe import Recipe, check_choice, check_positive, check_scalars, joint_loss, loss
-from .types import Array, JointLoss, Loss, Quadratic
+from .risks import Risk
+from .types import Array, Batch, JointLoss, Loss, Quadratic
 
 __all__ = [
     "crammer_singer",
+    "custom",
     "eps_insensitive",
     "hinge",
     "logistic",
@@ -75,31 +78,8 @@ def _inverse(C: Array) -> Array:
     return jnp.where(C > 0, 1 / jnp.where(C > 0, C, jnp.ones_like(C)), jnp.zeros_like(C))
 
 
-def _within(name: str, value: float, low: float, high: float, ends: bool) -> None:
-    if isinstance(value, jax.core.Tracer):
-        return
-    if not (low < float(value) < high or (ends and float(value) == low)):
-        raise ValueError(
-            f"{name} must be {'at least' if ends else 'above'} {low} and below "
-            f"{high}, got {float(value):g}"
-        )
-
-
-def _named(name: str) -> Callable:
-    """A decorator for a factory without arguments, registered and printed as `name`.
-
-    `name` is the name of its instance.
-    """
-
-    def decorate(factory: Callable) -> Callable:
-        factory.__name__ = factory.__qualname__ = name
-        return loss(factory)
-
-    return decorate
-
-
-@_named("hinge")
-def hinge_loss() -> Loss:
+@node
+class hinge_loss(Loss):
     """The hinge loss max(0, 1 - y f).
 
     The slope at the kink is 0: a row violates its margin where y f < 1.
@@ -110,52 +90,58 @@ def hinge_loss() -> Loss:
         [0.5, 0.0]
     """
 
-    def slope(f, y):
+    _name = "hinge"  # of its one instance, in print and in files
+
+    def value(self, f: Array, y: Array) -> Array:
+        return optax.losses.hinge_loss(f, y)
+
+    def slope(self, f: Array, y: Array) -> Array:
         return jnp.where(y * f < 1, -y, jnp.zeros_like(y))
 
-    def conjugate(u, y):
+    def conjugate(self, u: Array, y: Array) -> Array:
         a = -u * y
         return _inside((a >= -_slack(a)) & (a <= 1 + _slack(a)), -a)
 
-    def dual_step(coef, f, y, q, C):
+    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         return y * jnp.clip(y * coef + (1 - y * f) / _guard(q), 0, C)
 
-    return Loss(optax.losses.hinge_loss, slope, conjugate, dual_step, quadratic=_sided)
+    def quadratic(self, y: Array, C: Array) -> Quadratic:
+        return _sided(y, C)
 
 
-@_named("squared_hinge")
-def squared_hinge_loss() -> Loss:
+@node
+class squared_hinge_loss(Loss):
     """The squared hinge loss max(0, 1 - y f)^2, without a factor 1/2, as in LIBLINEAR.
 
     alpha_i >= 0 has no upper bound.
     """
 
-    def value(f, y):
+    _name = "squared_hinge"  # of its one instance, in print and in files
+
+    def value(self, f: Array, y: Array) -> Array:
         return jnp.maximum(1 - y * f, 0) ** 2
 
-    def slope(f, y):
+    def slope(self, f: Array, y: Array) -> Array:
         return -2 * y * jnp.maximum(1 - y * f, 0)
 
-    def conjugate(u, y):
+    def conjugate(self, u: Array, y: Array) -> Array:
         a = -u * y
         return _inside(a >= -_slack(a), a * a / 4 - a)
 
-    def dual_step(coef, f, y, q, C):
+    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         l2 = 1 / (2 * jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16))
         step = y * jnp.maximum(y * coef + (1 - y * f - l2 * y * coef) / (q + l2), 0)
         return jnp.where(C > 0, step, jnp.zeros_like(step))
 
-    def quadratic(y, C):
+    def quadratic(self, y: Array, C: Array) -> Quadratic:
         return _sided(y, _unbounded(C), _inverse(C) / 2)
 
-    def curvature(f, y):
+    def curvature(self, f: Array, y: Array) -> Array:
         return jnp.where(y * f < 1, jnp.full_like(f, 2), jnp.zeros_like(f))
 
-    return Loss(value, slope, conjugate, dual_step, quadratic=quadratic, curvature=curvature)
 
-
-@loss
-def smooth_hinge(width: float = 1.0) -> Loss:
+@node
+class smooth_hinge(Loss):
     """The smoothed hinge loss, with a parabola of the given width at the kink.
 
     It is differentiable, with slope in [-1, 0] times y.
@@ -165,48 +151,51 @@ def smooth_hinge(width: float = 1.0) -> Loss:
     Args:
         width: margin units, > 0.
     """
-    check_positive(width=width)
 
-    def value(f, y):
+    width: float = positive(default=1.0)
+
+    def value(self, f: Array, y: Array) -> Array:
         slack = jnp.maximum(1 - y * f, 0)
-        return jnp.where(slack < width, slack * slack / (2 * width), slack - width / 2)
+        return jnp.where(
+            slack < self.width, slack * slack / (2 * self.width), slack - self.width / 2
+        )
 
-    def slope(f, y):
-        return -y * jnp.clip((1 - y * f) / width, 0, 1)
+    def slope(self, f: Array, y: Array) -> Array:
+        return -y * jnp.clip((1 - y * f) / self.width, 0, 1)
 
-    def conjugate(u, y):
+    def conjugate(self, u: Array, y: Array) -> Array:
         a = -u * y
-        return _inside((a >= -_slack(a)) & (a <= 1 + _slack(a)), width * a * a / 2 - a)
+        return _inside((a >= -_slack(a)) & (a <= 1 + _slack(a)), self.width * a * a / 2 - a)
 
-    def dual_step(coef, f, y, q, C):
-        l2 = width / jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16)
+    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
+        l2 = self.width / jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16)
         return y * jnp.clip(y * coef + (1 - y * f - l2 * y * coef) / (q + l2), 0, C)
 
-    def quadratic(y, C):
-        return _sided(y, C, width * _inverse(C))
+    def quadratic(self, y: Array, C: Array) -> Quadratic:
+        return _sided(y, C, self.width * _inverse(C))
 
-    def curvature(f, y):
+    def curvature(self, f: Array, y: Array) -> Array:
         slack = 1 - y * f
-        return jnp.where((slack > 0) & (slack < width), 1 / width * jnp.ones_like(f), 0)
-
-    return Loss(value, slope, conjugate, dual_step, quadratic=quadratic, curvature=curvature)
+        return jnp.where((slack > 0) & (slack < self.width), 1 / self.width * jnp.ones_like(f), 0)
 
 
-@_named("logistic")
-def logistic_loss() -> Loss:
+@node
+class logistic_loss(Loss):
     """The logistic loss log(1 + exp(-y f)).
 
     The dual coordinate step is 12 Newton steps in the log-odds of alpha/C, from an upper bound of
     the root.
     """
 
-    def value(f, y):
+    _name = "logistic"  # of its one instance, in print and in files
+
+    def value(self, f: Array, y: Array) -> Array:
         return jnp.logaddexp(-y * f, jnp.zeros_like(f))
 
-    def slope(f, y):
+    def slope(self, f: Array, y: Array) -> Array:
         return -y * jax.nn.sigmoid(-y * f)
 
-    def conjugate(u, y):
+    def conjugate(self, u: Array, y: Array) -> Array:
         a = -u * y
         clipped = jnp.clip(a, 0, 1)
         return _inside(
@@ -214,7 +203,7 @@ def logistic_loss() -> Loss:
             -jax.scipy.special.entr(clipped) - jax.scipy.special.entr(1 - clipped),
         )
 
-    def dual_step(coef, f, y, q, C):
+    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         # alpha = C sigmoid(s) where s + a sigmoid(s) = c, solved at s <= 0, its mirror image
         # otherwise: there the left side is convex, and Newton's method falls to the root from the
         # upper bound that it starts at.
@@ -231,42 +220,40 @@ def logistic_loss() -> Loss:
         s = jax.lax.fori_loop(0, 12, newton, s)
         return y * C * jax.nn.sigmoid(jnp.where(is_mirrored, -s, s))
 
-    def curvature(f, y):
+    def curvature(self, f: Array, y: Array) -> Array:
         return jax.nn.sigmoid(y * f) * jax.nn.sigmoid(-y * f)
 
-    return Loss(value, slope, conjugate, dual_step, curvature=curvature)
 
-
-@_named("squared")
-def squared_loss() -> Loss:
+@node
+class squared_loss(Loss):
     """The squared loss (f - y)^2 / 2 for real targets."""
 
-    def slope(f, y):
+    _name = "squared"  # of its one instance, in print and in files
+
+    labels = False
+
+    def value(self, f: Array, y: Array) -> Array:
+        return optax.losses.l2_loss(f, y)
+
+    def slope(self, f: Array, y: Array) -> Array:
         return f - y
 
-    def conjugate(u, y):
+    def conjugate(self, u: Array, y: Array) -> Array:
         return u * u / 2 + u * y
 
-    def dual_step(coef, f, y, q, C):
+    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         step = coef + (C * (y - f) - coef) / (C * q + 1)
         return jnp.where(C > 0, step, jnp.zeros_like(step))
 
-    def quadratic(y, C):
+    def quadratic(self, y: Array, C: Array) -> Quadratic:
         return Quadratic(-_unbounded(C), _unbounded(C), l2=_inverse(C))
 
-    return Loss(
-        optax.losses.l2_loss,
-        slope,
-        conjugate,
-        dual_step,
-        labels=False,
-        quadratic=quadratic,
-        curvature=lambda f, y: jnp.ones_like(f),
-    )
+    def curvature(self, f: Array, y: Array) -> Array:
+        return jnp.ones_like(f)
 
 
-@loss
-def eps_insensitive(eps: float = 0.1) -> Loss:
+@node
+class eps_insensitive(Loss):
     """The eps-insensitive loss max(0, |f - y| - eps) for real targets.
 
     The slope on the edge of the tube is 0.
@@ -274,32 +261,31 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
     Args:
         eps: half the width of the tube, units of y, >= 0.
     """
-    check_scalars(eps=eps)
-    _within("eps", eps, 0, jnp.inf, ends=True)
 
-    def value(f, y):
-        return jnp.maximum(jnp.abs(f - y) - eps, 0)
+    eps: float = between(0.0, default=0.1)
+    labels = False
 
-    def slope(f, y):
-        return jnp.where(jnp.abs(f - y) > eps, jnp.sign(f - y), jnp.zeros_like(f))
+    def value(self, f: Array, y: Array) -> Array:
+        return jnp.maximum(jnp.abs(f - y) - self.eps, 0)
 
-    def conjugate(u, y):
-        return _inside(jnp.abs(u) <= 1 + _slack(u), u * y + eps * jnp.abs(u))
+    def slope(self, f: Array, y: Array) -> Array:
+        return jnp.where(jnp.abs(f - y) > self.eps, jnp.sign(f - y), jnp.zeros_like(f))
 
-    def dual_step(coef, f, y, q, C):
-        residual = q * coef + y - f  # soft thresholding by eps follows
+    def conjugate(self, u: Array, y: Array) -> Array:
+        return _inside(jnp.abs(u) <= 1 + _slack(u), u * y + self.eps * jnp.abs(u))
+
+    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
+        residual = q * coef + y - f  # soft thresholding by self.eps follows
         return jnp.clip(
-            jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - eps, 0) / _guard(q), -C, C
+            jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - self.eps, 0) / _guard(q), -C, C
         )
 
-    def quadratic(y, C):
-        return Quadratic(-C, C, l1=jnp.full_like(C, eps))
-
-    return Loss(value, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
+    def quadratic(self, y: Array, C: Array) -> Quadratic:
+        return Quadratic(-C, C, l1=jnp.full_like(C, self.eps))
 
 
-@loss
-def squared_eps_insensitive(eps: float = 0.1) -> Loss:
+@node
+class squared_eps_insensitive(Loss):
     """The squared eps-insensitive loss max(0, |f - y| - eps)^2, without a factor 1/2.
 
     It is that of LIBLINEAR, for real targets.
@@ -307,45 +293,36 @@ def squared_eps_insensitive(eps: float = 0.1) -> Loss:
     Args:
         eps: half the width of the tube, units of y, >= 0.
     """
-    check_scalars(eps=eps)
-    _within("eps", eps, 0, jnp.inf, ends=True)
 
-    def value(f, y):
-        return jnp.maximum(jnp.abs(f - y) - eps, 0) ** 2
+    eps: float = between(0.0, default=0.1)
+    labels = False
 
-    def slope(f, y):
-        return 2 * jnp.sign(f - y) * jnp.maximum(jnp.abs(f - y) - eps, 0)
+    def value(self, f: Array, y: Array) -> Array:
+        return jnp.maximum(jnp.abs(f - y) - self.eps, 0) ** 2
 
-    def conjugate(u, y):
-        return u * y + eps * jnp.abs(u) + u * u / 4
+    def slope(self, f: Array, y: Array) -> Array:
+        return 2 * jnp.sign(f - y) * jnp.maximum(jnp.abs(f - y) - self.eps, 0)
 
-    def dual_step(coef, f, y, q, C):
-        residual = q * coef + y - f  # soft thresholding by eps follows
+    def conjugate(self, u: Array, y: Array) -> Array:
+        return u * y + self.eps * jnp.abs(u) + u * u / 4
+
+    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
+        residual = q * coef + y - f  # soft thresholding by self.eps follows
         l2 = 1 / (2 * jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16))
-        step = jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - eps, 0) / (q + l2)
+        step = jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - self.eps, 0) / (q + l2)
         return jnp.where(C > 0, step, jnp.zeros_like(step))
 
-    def quadratic(y, C):
+    def quadratic(self, y: Array, C: Array) -> Quadratic:
         return Quadratic(
-            -_unbounded(C), _unbounded(C), l1=jnp.full_like(C, eps), l2=_inverse(C) / 2
+            -_unbounded(C), _unbounded(C), l1=jnp.full_like(C, self.eps), l2=_inverse(C) / 2
         )
 
-    def curvature(f, y):
-        return jnp.where(jnp.abs(f - y) >= eps, jnp.full_like(f, 2), jnp.zeros_like(f))
-
-    return Loss(
-        value,
-        slope,
-        conjugate,
-        dual_step,
-        labels=False,
-        quadratic=quadratic,
-        curvature=curvature,
-    )
+    def curvature(self, f: Array, y: Array) -> Array:
+        return jnp.where(jnp.abs(f - y) >= self.eps, jnp.full_like(f, 2), jnp.zeros_like(f))
 
 
-@loss
-def pinball(tau: float = 0.5) -> Loss:
+@node
+class pinball(Loss):
     """The pinball loss max(tau (y - f), (tau - 1)(y - f)) for real targets.
 
     It is minimised by the tau-quantile. The slope at f = y is 0.
@@ -353,29 +330,28 @@ def pinball(tau: float = 0.5) -> Loss:
     Args:
         tau: quantile, in (0, 1).
     """
-    check_scalars(tau=tau)
-    _within("tau", tau, 0, 1, ends=False)
 
-    def value(f, y):
-        return jnp.maximum(tau * (y - f), (tau - 1) * (y - f))
+    tau: float = between(0.0, 1.0, open=True, default=0.5)
+    labels = False
 
-    def slope(f, y):
+    def value(self, f: Array, y: Array) -> Array:
+        return jnp.maximum(self.tau * (y - f), (self.tau - 1) * (y - f))
+
+    def slope(self, f: Array, y: Array) -> Array:
         return jnp.where(
             f < y,
-            -tau * jnp.ones_like(f),
-            jnp.where(f > y, (1 - tau) * jnp.ones_like(f), jnp.zeros_like(f)),
+            -self.tau * jnp.ones_like(f),
+            jnp.where(f > y, (1 - self.tau) * jnp.ones_like(f), jnp.zeros_like(f)),
         )
 
-    def conjugate(u, y):
-        return _inside((u >= -tau - _slack(u)) & (u <= 1 - tau + _slack(u)), u * y)
+    def conjugate(self, u: Array, y: Array) -> Array:
+        return _inside((u >= -self.tau - _slack(u)) & (u <= 1 - self.tau + _slack(u)), u * y)
 
-    def dual_step(coef, f, y, q, C):
-        return jnp.clip(coef + (y - f) / _guard(q), (tau - 1) * C, tau * C)
+    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
+        return jnp.clip(coef + (y - f) / _guard(q), (self.tau - 1) * C, self.tau * C)
 
-    def quadratic(y, C):
-        return Quadratic((tau - 1) * C, tau * C)
-
-    return Loss(value, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
+    def quadratic(self, y: Array, C: Array) -> Quadratic:
+        return Quadratic((self.tau - 1) * C, self.tau * C)
 
 
 def _one_hot(y: Array, k: int, dtype: Any) -> Array:
@@ -383,8 +359,14 @@ def _one_hot(y: Array, k: int, dtype: Any) -> Array:
     return jax.nn.one_hot(y.astype(jnp.int32), k, dtype=dtype)
 
 
-@_named("crammer_singer")
-def crammer_singer_loss() -> Loss:
+def _with_margin(f: Array, y: Array) -> tuple[Array, Array]:
+    """The scores of all other classes plus 1, and the unit vectors of the classes."""
+    one_hot = _one_hot(y, f.shape[-1], dtype=f.dtype)
+    return f + 1 - one_hot, one_hot
+
+
+@node
+class crammer_singer_loss(Loss):
     """The multiclass hinge loss max_j (f_j + [j != y]) - f_y.
 
     The scores are (b, k), the class numbers y (b,). The slope is e_j - e_y for the first maximal j,
@@ -395,28 +377,28 @@ def crammer_singer_loss() -> Loss:
         vector machines, JMLR 2, 2001.
     """
 
-    def add_margin(f, y):
-        one_hot = _one_hot(y, f.shape[-1], dtype=f.dtype)
-        return f + 1 - one_hot, one_hot
+    _name = "crammer_singer"  # of its one instance, in print and in files
 
-    def value(f, y):
-        scores, one_hot = add_margin(f, y)
+    multiclass = True
+
+    def value(self, f: Array, y: Array) -> Array:
+        scores, one_hot = _with_margin(f, y)
         return jnp.max(scores, -1) - jnp.sum(f * one_hot, -1)
 
-    def slope(f, y):
-        scores, one_hot = add_margin(f, y)
+    def slope(self, f: Array, y: Array) -> Array:
+        scores, one_hot = _with_margin(f, y)
         is_zero = jnp.sum(scores * one_hot, -1) >= jnp.max(scores, -1)
         other = jax.nn.one_hot(jnp.argmax(scores, -1), f.shape[-1], dtype=f.dtype) - one_hot
         return jnp.where(is_zero[:, None], jnp.zeros_like(other), other)
 
-    def conjugate(u, y):
+    def conjugate(self, u: Array, y: Array) -> Array:
         one_hot = _one_hot(y, u.shape[-1], dtype=u.dtype)
         p = u + one_hot
         slack = 8 * u.shape[-1] * jnp.finfo(u.dtype).eps
         on_simplex = (jnp.min(p, -1) >= -slack) & (jnp.abs(jnp.sum(u, -1)) <= slack)
         return _inside(on_simplex, jnp.sum(u * one_hot, -1))
 
-    def dual_step(coef, f, y, q, C):
+    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         one_hot, q = _one_hot(y, f.shape[-1], f.dtype), _guard(q)[:, None]
         bound = C[:, None] * one_hot
         room, ahead = bound - coef, f - one_hot  # only differences between the classes count
@@ -437,13 +419,9 @@ def crammer_singer_loss() -> Loss:
         others = jnp.sum(jnp.where(top, 0, new), axis=-1, keepdims=True)
         return jnp.where(top, jnp.minimum(-others, bound), new)
 
-    return Loss(value, slope, conjugate, dual_step, multiclass=True)
 
-
-@joint_loss
-def pairwise(
-    *, squared: bool = False, per_query: bool = False, censored: bool = False
-) -> JointLoss:
+@node
+class pairwise(JointLoss):
     """The hinge loss of ranking: over pairs of rows of one query with different grades.
 
         R(f) = sum_ij c_ij max(0, 1 - (f_i - f_j)) over pairs with grade_i > grade_j,
@@ -485,11 +463,74 @@ def pairwise(
         Van Belle, K. Pelckmans, J. A. K. Suykens, S. Van Huffel, Support vector machines for
         survival analysis, CIMED 2007.
     """
-    return JointLoss(
-        lambda data: pair_risk(data, squared, per_query, censored),
-        smooth=squared,
-        validate=lambda data: check_grades(data.y, data.weight, data.query, censored),
-    )
+
+    _: KW_ONLY
+    squared: bool = False
+    per_query: bool = False
+    censored: bool = False
+
+    @property
+    def smooth(self) -> bool:
+        return self.squared
+
+    def joint(self, data: Batch) -> Risk:
+        return pair_risk(data, self.squared, self.per_query, self.censored)
+
+    def validate(self, data: Batch) -> None:
+        check_grades(data.y, data.weight, data.query, self.censored)
+
+
+@node
+class custom(Loss):
+    """A loss of the user's functions; `params`, where given, are their last argument.
+
+    Args:
+        value_fn: (score, y) or (score, y, params) -> the loss of each score.
+        slope_fn: the same -> an element of the subdifferential in the score.
+        params: numbers or a pytree of them, which are leaves: `jax.grad` and `jax.vmap` reach them.
+        conjugate_fn, dual_step_fn, quadratic_fn, curvature_fn: as of `jaxsvm.Loss`; None: not
+            known.
+        labels: whether targets are in {-1, +1}; False: real numbers.
+        multiclass: whether scores are (b, k).
+
+    Example:
+        >>> huber = custom(
+        ...     lambda f, y, width: jnp.where(
+        ...         jnp.abs(f - y) < width, (f - y) ** 2 / (2 * width), jnp.abs(f - y) - width / 2
+        ...     ),
+        ...     lambda f, y, width: jnp.clip((f - y) / width, -1, 1),
+        ...     0.5,
+        ...     labels=False,
+        ... )
+        >>> huber(jnp.array([2.0]), jnp.array([1.0])).tolist()
+        [0.75]
+    """
+
+    value_fn: Any
+    slope_fn: Any
+    params: Any = None
+    _: KW_ONLY
+    conjugate_fn: Any = None
+    dual_step_fn: Any = None
+    quadratic_fn: Any = None
+    curvature_fn: Any = None
+    labels: bool = True
+    multiclass: bool = False
+
+    def check(self) -> None:
+        self.check_functions()
+
+    def _with_params(self, fn: Any) -> Any:
+        if fn is None or self.params is None:
+            return fn
+        return lambda *args: fn(*args, self.params)
+
+    value = property(lambda self: self._with_params(self.value_fn))
+    slope = property(lambda self: self._with_params(self.slope_fn))
+    conjugate = property(lambda self: self._with_params(self.conjugate_fn))
+    dual_step = property(lambda self: self._with_params(self.dual_step_fn))
+    quadratic = property(lambda self: self._with_params(self.quadratic_fn))
+    curvature = property(lambda self: self._with_params(self.curvature_fn))
 
 
 hinge = hinge_loss()
@@ -517,5 +558,4 @@ def by_name(name: str) -> Loss:
     name = ALIASES.get(name, name)
     check_choice("loss", name, LOSSES)
     found: Any = globals()[name]
-    has_numbers = not isinstance(found, Recipe)
-    return found() if has_numbers else found
+    return found() if isinstance(found, type) else found

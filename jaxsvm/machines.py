@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import KW_ONLY
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
-from .checks import shown
+from ._node import node, positive
+from .checks import check_choice, shown
 from .engines.linear_dual import COLUMNS
 from .kernels import Kernel
 from .losses import hinge, squared_hinge
 from .models import OneVsRest
 from .numerics import packed_by_reference
-from .recipe import check_choice, check_positive, fields_of, replace, solver
 from .samplers import whole
 from .solvers import (
     augmented_lagrangian,
@@ -25,7 +25,7 @@ from .solvers import (
     proximal_newton,
     sdca,
 )
-from .types import Array, Hooks, Loss, Solver, SparseRows
+from .types import Array, Batch, Info, Loss, Model, Solver, SparseRows, State, Wrapper
 from .wrappers.multiclass import one_vs_rest
 from .wrappers.problems import stack_models
 
@@ -38,10 +38,8 @@ TOL = 1e-4  # relative duality gap
 MOST_EIGENVECTORS = 2048  # columns for which they are worked out once for all runs of a grid
 
 
-@solver
-def linear_svm(
-    C: float, *, loss: Loss = hinge, bias: str = "feature", tol: float | None = None
-) -> Solver:
+@node
+class linear_svm(Solver):
     """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by the fastest method.
 
     The loss and the shape of the rows decide, and `result.status` says which it was:
@@ -79,41 +77,51 @@ def linear_svm(
 
     Reference: those of the methods; the limits are measured on two cores.
     """
-    tol = TOL if tol is None else tol
-    check_positive(C=C, tol=tol)
-    check_choice("bias", bias, ("feature", "free", "none"))
-    if loss.curvature is None and loss.quadratic is None:
-        raise ValueError(
-            "linear_svm takes losses with a curvature or a quadratic dual, such as "
-            f"losses.squared_hinge and hinge, got {shown(loss)}: take ocas or sdca"
-        )
 
-    def method(name: str) -> Any:
-        return fields_of(linear_solver(name, C, loss=loss, bias=bias, tol=tol))
+    C: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["feature", "free", "none"] = "feature"
+    tol: float | None = positive(default=None)
 
-    def of_rows(x: Any) -> Any:
+    needs_all_rows = True
+    sampler = whole()
+
+    def check(self) -> None:
+        if self.loss.curvature is None and self.loss.quadratic is None:
+            raise ValueError(
+                "linear_svm takes losses with a curvature or a quadratic dual, such as "
+                f"losses.squared_hinge and hinge, got {shown(self.loss)}: take ocas or sdca"
+            )
+
+    @property
+    def targets(self) -> str:
+        return "labels" if self.loss.labels else "real"
+
+    @property
+    def iterates_to(self) -> Any:
+        return TOL if self.tol is None else self.tol
+
+    def method(self, name: str) -> Any:
+        """The solver of that name."""
+        how = {"loss": self.loss, "bias": self.bias, "tol": self.iterates_to}
+        return linear_solver(name, self.C, **how)
+
+    def layout(self, data: Batch) -> Batch:
+        return packed_by_reference(data)
+
+    def init(self, key: Array, data: Batch) -> State:
+        (n, d), x = data.x.shape, data.x
         # up to so many columns a dense copy is faster than coordinates, which move slowly there
-        is_dense = not isinstance(x, SparseRows) or x.shape[0] * x.shape[1] <= MOST_DENSE
-        return method(fastest_linear(loss, x.shape[0], x.shape[1], is_dense, bias))
+        is_dense = not isinstance(x, SparseRows) or n * d <= MOST_DENSE
+        name = fastest_linear(self.loss, n, d, is_dense, self.bias)
+        return self.method(name).init(key, data)
 
-    def init(key, data):
-        return of_rows(data.x).init(key, data)
+    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
+        return self.method(state.method).update(state, batch)
 
-    def update(state, batch):
-        return method(state.method).update(state, batch)
-
-    def model(state, data=None):
-        return method(state.method).model(state, data)
-
-    return Solver(
-        init,
-        update,
-        model,
-        whole(),
-        True,
-        targets="labels" if loss.labels else "real",
-        hooks=Hooks(tol=tol, layout=packed_by_reference),
-    )
+    def model(self, state: State, data: Batch | None = None) -> Model:
+        return self.method(state.method).model(state, data)
 
 
 def kernel_svm(
@@ -121,7 +129,7 @@ def kernel_svm(
     kernel: Kernel,
     *,
     loss: Loss = hinge,
-    bias: str = "free",
+    bias: Any = "free",
     tol: float | None = None,
 ) -> Any:
     """Minimise 1/2 |f|^2 + C sum_i weight_i loss(f(x_i) + b, y_i) in the space of a kernel.
@@ -152,14 +160,15 @@ def kernel_svm(
 
     Reference: those of `decomposition` and `sdca`.
     """
+    how: Any = {"loss": loss, "bias": bias}
     if loss.quadratic is not None:
-        return decomposition(C, kernel, loss=loss, bias=bias, tol=tol)
+        return decomposition(C, kernel, tol=tol, **how)
     if bias == "free" or tol is not None:
         raise ValueError(
             f"the dual of {shown(loss)} is not quadratic: take bias='feature' or 'none', and give "
             "tol to fit"
         )
-    return sdca(C, kernel, loss=loss, bias=bias)
+    return sdca(C, kernel, **how)
 
 
 def fastest_linear(
@@ -210,29 +219,65 @@ def linear_solver(
         ValueError: another name, or a loss or bias that the solver does not take.
     """
     check_choice("solver", name, NAMES)
-    if name == "newton":
-        rounds = float(steps)
-        return newton_by_C(C, loss=loss, bias=bias, system=system, tol=tol, rounds=rounds)
+    how: Any = {"loss": loss, "bias": bias}
     if name == "sdca":
-        return sdca(C, loss=loss, bias=bias)
+        return sdca(C, **how)
+    how |= {"tol": tol, "rounds": float(steps)}
+    if name == "newton":
+        return newton_by_C(C, system=system, **how)
     factory = {
         "augmented_lagrangian": augmented_lagrangian,
         "interior_point": interior_point,
         "dual_descent": dual_descent,
     }[name]
-    return factory(C, loss=loss, bias=bias, tol=tol, rounds=float(steps))
+    return factory(C, **how)
 
 
-@solver
-def newton_by_C(
-    C: float,
-    *,
-    loss: Loss = squared_hinge,
-    bias: str = "none",
-    system: str | None = None,
-    tol: float | None = None,
-    rounds: float = 100.0,
-) -> Solver:
+class ByC(Solver):
+    """A solver with lam = 1 / (C times the sum of the weights of the rows)."""
+
+    C: float
+    loss: Loss
+    tol: float | None
+
+    needs_all_rows = True
+    sampler = whole()
+
+    def of_lam(self, lam: Any) -> Solver:
+        """The solver of that lam."""
+        raise NotImplementedError
+
+    def of_rows(self, weight: Array) -> Solver:
+        """The solver of rows of these weights."""
+        return self.of_lam(1 / (self.C * jnp.sum(weight)).astype(weight.dtype))
+
+    @property
+    def targets(self) -> str:
+        return "labels" if self.loss.labels else "real"
+
+    @property
+    def iterates_to(self) -> Any:
+        return self.of_lam(1.0).iterates_to
+
+    def init(self, key: Array, data: Batch) -> State:
+        return self.of_lam(1.0).init(key, data)
+
+    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
+        return self.of_rows(state.weight).update(state, batch)
+
+    def model(self, state: State, data: Batch | None = None) -> Model:
+        # the weights of the data have derivatives, those of the state have none
+        return self.of_rows((state if data is None else data).weight).model(state, data)
+
+    def layout(self, data: Batch) -> Batch:
+        return self.of_lam(1.0).layout(data)
+
+    def validate(self, data: Batch) -> None:
+        self.of_lam(1.0).validate(data)
+
+
+@node
+class newton_by_C(ByC):
     """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by `newton`.
 
     lam is 1 / (C times the sum of the weights) of the rows that `init` is given. So runs on other
@@ -259,23 +304,25 @@ def newton_by_C(
         >>> result.model.w.tolist()
         [0.5]
     """
-    check_positive(C=C)
 
-    return _by_C(
-        C, lambda lam: newton(lam, loss=loss, bias=bias, system=system, tol=tol, rounds=rounds)
-    )
+    C: float = positive()
+    _: KW_ONLY
+    loss: Loss = squared_hinge
+    bias: str = "none"
+    system: str | None = None
+    tol: float | None = None
+    rounds: float = 100.0
+
+    def check(self) -> None:
+        self.of_lam(1.0)
+
+    def of_lam(self, lam: Any) -> Solver:
+        options = {name: value for name, value in vars(self).items() if name != "C"}
+        return newton(lam, **options)
 
 
-@solver
-def proximal_newton_by_C(
-    C: float,
-    *,
-    l1_ratio: float = 1.0,
-    loss: Loss = squared_hinge,
-    bias: str = "none",
-    tol: float | None = None,
-    rounds: float = 100.0,
-) -> Solver:
+@node
+class proximal_newton_by_C(ByC):
     """Minimise r |w|_1 + (1-r)/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i), r = l1_ratio.
 
     It is `proximal_newton` as `newton_by_C` is `newton`.
@@ -301,33 +348,25 @@ def proximal_newton_by_C(
         >>> result.model.w.tolist()
         [0.5]
     """
-    check_positive(C=C)
-    return _by_C(
-        C,
-        lambda lam: proximal_newton(
-            lam, l1_ratio=l1_ratio, loss=loss, bias=bias, tol=tol, rounds=rounds
-        ),
-    )
+
+    C: float = positive()
+    _: KW_ONLY
+    l1_ratio: float = 1.0
+    loss: Loss = squared_hinge
+    bias: str = "none"
+    tol: float | None = None
+    rounds: float = 100.0
+
+    def check(self) -> None:
+        self.of_lam(1.0)
+
+    def of_lam(self, lam: Any) -> Solver:
+        options = {name: value for name, value in vars(self).items() if name != "C"}
+        return proximal_newton(lam, **options)
 
 
-def _by_C(C: Any, at: Callable) -> Any:
-    """The solver lam -> `at(lam)` with lam = 1 / (C times the sum of the weights of the rows)."""
-
-    def on_rows(weight: Array) -> Any:
-        return at(1 / (C * jnp.sum(weight)).astype(weight.dtype))
-
-    return replace(
-        at(1.0),
-        update=lambda state, batch: on_rows(state.weight).update(state, batch),
-        # the weights of the data have derivatives, those of the state have none
-        model=lambda state, data=None: on_rows((state if data is None else data).weight).model(
-            state, data
-        ),
-    )
-
-
-@solver
-def one_vs_weighted_rest(inner: Solver, factors: Array) -> Solver:
+@node
+class one_vs_weighted_rest(Wrapper):
     """`one_vs_rest` with class weights as in LIBLINEAR: rows weigh more in one problem only.
 
         P_c(w) = 1/2 |w|^2 + C sum_{y_i = c} factors_c weight_i loss(<w, x_i>, 1)
@@ -348,23 +387,36 @@ def one_vs_weighted_rest(inner: Solver, factors: Array) -> Solver:
         >>> [round(w, 3) for w in result.model.inner.w[:, 0].tolist()]
         [0.5, 0.0, -0.667]
     """
-    k = jnp.shape(factors)[0]
 
-    def problems(data: Any) -> dict[str, Array]:
+    inner: Solver
+    factors: Array
+
+    @property
+    def rest(self) -> Solver:
+        """The same without class weights."""
+        return one_vs_rest(self.inner, classes=jnp.shape(self.factors)[0])
+
+    @property
+    def targets(self) -> int:
+        return self.rest.targets
+
+    def problems(self, data: Batch) -> dict[str, Array]:
         """The labels -1, +1 and the weights of the rows in all problems, (k, n) each."""
+        k = jnp.shape(self.factors)[0]
         positive = data.y[None, :] == jnp.arange(k, dtype=data.y.dtype)[:, None]
-        factor = jnp.where(positive, jnp.asarray(factors, data.weight.dtype)[:, None], 1)
+        factor = jnp.where(positive, jnp.asarray(self.factors, data.weight.dtype)[:, None], 1)
         return {
             "y": jnp.where(positive, 1, -1).astype(data.y.dtype),
             "weight": factor * data.weight[None, :],
         }
 
-    def init(key: Array, data: Any) -> Any:
-        return jax.vmap(lambda part: inner.init(key, data._replace(**part)))(problems(data))
+    def init(self, key: Array, data: Batch) -> State:
+        one = lambda part: self.inner.init(key, data._replace(**part))
+        return jax.vmap(one)(self.problems(data))
 
-    def model(state: Any, data: Any = None) -> Any:
-        parts = None if data is None else problems(data)
-        return stack_models(inner, state, data, parts, OneVsRest)
+    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
+        return self.rest.update(state, batch)
 
-    rest = fields_of(one_vs_rest(inner, classes=k))
-    return rest._replace(init=init, model=model)
+    def model(self, state: State, data: Batch | None = None) -> Model:
+        parts = None if data is None else self.problems(data)
+        return stack_models(self.inner, state, data, parts, OneVsRest)

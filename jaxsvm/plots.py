@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
+from .checks import check_choice
 from .loops.sweeping import Table
 from .models import Classifier, Expansion
-from .recipe import check_choice
 from .types import Batch, Curve, Fit, Model, SparseRows
 from .wrappers import OneVsOne, OneVsRest
 

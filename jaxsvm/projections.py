@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .checks import as_number, calling, shown
+from .checks import as_number, calling, check_nonnegative, shown
 from .numerics import dot
-from .recipe import check_nonnegative
 from .types import Array, Scalar
 
 __all__ = ["ball", "box_section", "keep", "product", "shorten"]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from .checks import as_number, integer
-from .recipe import check_nonnegative, check_positive
+from .checks import as_number, check_nonnegative, check_positive, integer
 from .types import Array, Scalar
 
 __all__ = ["averaged_sgd", "bottou", "bottou_eta0", "inverse_sqrt", "inverse_time"]

@@ -13,16 +13,16 @@ import numpy as np
 from jax import lax
 
 from . import loops, models
+from ._node import node
 from .data import dataset
-from .recipe import Recipe, is_kind, replace
 from .types import (
     Array,
     Batch,
-    Hooks,
     Info,
     Sampler,
     Solver,
     SparseRows,
+    Wrapper,
     same_structure,
     take,
 )
@@ -59,7 +59,7 @@ QUICK = {"xla_backend_optimization_level": 0}  # for programs that run once
 class _Subject(NamedTuple):
     """The solver under test and what it is tested on."""
 
-    solver: Solver | Recipe
+    solver: Solver
     at: Callable | None  # number -> solver; None: the solver has no numbers
     numbers: tuple[float, ...]  # two
     data: Batch  # n >= 8 rows
@@ -84,14 +84,13 @@ def check_solver(
     count as copies, and that a method finds its optimum.
 
     Args:
-        solver: a `Solver`, or the call of a factory decorated by `jaxsvm.solver`.
+        solver: a node that is a `Solver`.
         data: n >= 8 dense rows that the solver can take; None: 24 rows of 3 columns with targets as
             `solver.targets` says.
         key: random key of the runs; None: `jax.random.key(0)`.
         steps: steps of the runs, >= 4.
         factory: number -> solver, for the promises "vmap" and "gradient". None: all single numbers
-            among the arguments of a decorated factory together, as they are and times 3/4; a plain
-            `Solver` has none.
+            of the solver together, as they are and times 3/4.
         numbers: two numbers for `factory`.
         skip: names of promises that are not checked, such as "gradient" for updates with a
             `lax.while_loop`.
@@ -117,7 +116,7 @@ def check_solver(
     if data.y.shape[0] < 8:
         raise ValueError(f"data must hold at least 8 rows, got {data.y.shape[0]}")
     key = jax.random.key(0) if key is None else key
-    if factory is None and isinstance(solver, Recipe) and any(map(_is_single, solver.numbers)):
+    if factory is None and any(map(_is_single, jax.tree.leaves(solver))):
         factory, numbers = lambda scale: _scaled(solver, scale), (1.0, 0.75)
     subject = _Subject(solver, factory, tuple(numbers), data, key, steps)
     for name, check in _CHECKS.items():
@@ -176,8 +175,8 @@ def _is_single(number: Any) -> bool:
     return np.shape(number) == () and jnp.issubdtype(jnp.result_type(number), jnp.floating)
 
 
-def _scaled(solver: Recipe, scale: Any) -> Recipe:
-    """The call with all of its single numbers times `scale`."""
+def _scaled(solver: Solver, scale: Any) -> Solver:
+    """The solver with all of its single numbers times `scale`."""
     scaled = lambda a: jnp.asarray(scale).astype(jnp.result_type(a)) * a if _is_single(a) else a
     return jax.tree.map(scaled, solver)
 
@@ -280,18 +279,8 @@ def _require_close(a: np.ndarray, b: np.ndarray, what: str, tolerance: float = T
 
 def _check_fields(solver: Any) -> None:
     _require(
-        is_kind(solver, Solver),
-        f"this is {type(solver).__name__}, no Solver and no call of a factory of solvers",
-    )
-    for name in ("init", "update", "model"):
-        _require(callable(getattr(solver, name)), f"{name} is no function")
-    hooks = solver.hooks
-    _require(isinstance(hooks, Hooks), f"hooks is {hooks!r}, no Hooks")
-    for name in ("prepare", "layout"):
-        _require(callable(getattr(hooks, name)), f"{name} of hooks is no function")
-    _require(
-        hooks.validate is None or callable(hooks.validate),
-        "validate of hooks is neither None nor a function",
+        isinstance(solver, Solver),
+        f"this is {type(solver).__name__}, no node that is a jaxsvm.Solver",
     )
     _require(
         isinstance(solver.needs_all_rows, bool),
@@ -306,14 +295,14 @@ def _check_fields(solver: Any) -> None:
     )
     _require(known, f"targets is {targets!r}, none of 'labels', 'real', a number of classes, None")
     _require(
-        solver.sampler is None or is_kind(solver.sampler, Sampler),
+        solver.sampler is None or isinstance(solver.sampler, Sampler),
         f"sampler is {solver.sampler!r}, no Sampler",
     )
 
 
 def _check_init(s: _Subject) -> None:
-    if s.solver.hooks.validate is not None:
-        s.solver.hooks.validate(s.data)
+    if s.solver.validate is not None:
+        s.solver.validate(s.data)
     states = [s.solver.init(s.key, s.data) for _ in range(2)]
     for name, leaf in _paths(states[0]):
         _require(
@@ -482,12 +471,17 @@ def _check_resume(s: _Subject) -> None:
         _require(changed is None, f"a run cut after {cut} of {s.steps} steps differs: {changed}")
 
 
+@node
+class _traced_anew(Wrapper):
+    """The same solver of another class, so that its update is traced again."""
+
+    inner: Solver
+
+
 def _check_jit(s: _Subject) -> None:
-    # Another function, so that the update is traced anew.
-    update = lambda state, batch: s.solver.update(state, batch)
-    again = s._replace(solver=replace(s.solver, update=update))
+    anew = s._replace(solver=_traced_anew(s.solver))
     inside = jax.jit(
-        lambda data, key: _fit(again._replace(key=key), data=data).model, compiler_options=QUICK
+        lambda data, key: _fit(anew._replace(key=key), data=data).model, compiler_options=QUICK
     )(s.data, s.key)
     _require_close(
         _values(inside, s.data), _values(_fit(s).model, s.data), "the values of the two models"
@@ -587,11 +581,7 @@ def _check_dtype(s: _Subject) -> None:
                 a, dtype if a.dtype.kind == "f" else a.dtype
             )
             data = jax.tree.map(as_dtype, on_host)
-            solver = s.solver
-            if isinstance(solver, Recipe):
-                solver = jax.tree.map(
-                    lambda a, other=other: other(a) if _is_single(a) else a, solver
-                )
+            solver = jax.tree.map(lambda a, other=other: other(a) if _is_single(a) else a, s.solver)
             random = (
                 s.key
                 if key is None
@@ -629,10 +619,6 @@ def _check_vmap(s: _Subject) -> None:
     _require_close(
         np.asarray(swept), alone, f"the models at the numbers {s.numbers[0]:g}, {s.numbers[1]:g}"
     )
-    # A solver of `jaxsvm.solver` has its numbers as leaves: other numbers are no other structure.
-    ends = [s.at(number) for number in s.numbers]
-    if all(isinstance(end, Recipe) for end in ends):
-        _require(same_structure(*ends), "the numbers are part of its structure, not leaves")
 
 
 def _check_gradient(s: _Subject) -> None:

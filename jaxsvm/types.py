@@ -5,10 +5,11 @@ They are small named tuples, with functions that select rows.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,9 @@ import numpy as np
 from jax import lax
 
 from . import printing
-from .checks import has_values, row_numbers, shown
+from ._node import Node, register
+from .checks import calling, has_values, is_numeric, row_numbers, shown
+from .flags import despite_flags
 
 Array: TypeAlias = jax.Array
 Scalar: TypeAlias = float | jax.Array  # one number
@@ -161,7 +164,7 @@ class Batch(NamedTuple):
 
 
 class Lifted(Batch):
-    """Rows whose x already holds the features of `Hooks.prepare`.
+    """Rows whose x already holds the features of `Solver.prepare`.
 
     That function is not applied to them again.
     """
@@ -187,71 +190,68 @@ def _same(data: Batch) -> Batch:
     return data
 
 
-class Sampler(NamedTuple):
-    """The choice of the rows of each step.
+class Sampler(Node):
+    """The choice of the rows of each step, as a node with methods.
 
     `draw(s, 0, 5)` equals `draw(s, 0, 2)` followed by `draw(s, 2, 3)`.
+
+    Example:
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> @jaxsvm.node
+        ... class first_row(jaxsvm.Sampler):
+        ...     def init(self, key, data):
+        ...         return ()
+        ...     def draw(self, state, t, count):
+        ...         return jnp.zeros((count, 1), jnp.int32)
+        >>> first_row().draw((), 0, 2).tolist()
+        [[0], [0]]
     """
 
-    init: Callable  # (key, data)                              -> s
-    draw: Callable  # (s, t, count)                            -> (count, b) int32, -1 marks padding
-    weight: Callable  # (data)                                 -> (n,) the weights that steps read
-    # (s, index (T, r), progress (T, r)) -> s, after each chunk; called if `period` is not None
-    feedback: Callable
-    period: Callable | None = None  # (n) -> steps between two updates of an adaptive schedule
-    rows: Callable = lambda n: 1  # (n) -> b, the rows of a step on n training rows
-    full_batch: bool = False  # every draw is all rows in order: loops pass the data without a copy
+    example: ClassVar[str] = "a sampler such as jaxsvm.samplers.epochs(64)"
+    # (n) -> steps between two updates of an adaptive schedule, each by `feedback`; None: no such
+    period: Any = None
+    full_batch: Any = False  # every draw is all rows in order: loops pass the data without a copy
     # k: a draw has k parts of equal length, part j from the j-th of k equal blocks of the rows
-    blocks: int = 1
+    blocks: Any = 1
     # (the drawn rows, a Batch) -> the batch of the step, for solvers that read drawn rows; None:
     # the rows themselves
-    combine: Callable | None = None
-    # (data) -> None, or raises for targets from which it cannot draw; called on the host
-    validate: Callable | None = None
+    combine: Any = None
+
+    def init(self, key: Array, data: Batch) -> State:
+        """The state of a run."""
+        raise NotImplementedError
+
+    def draw(self, state: State, t: Any, count: int) -> Array:
+        """The rows of the steps t .. t + count - 1, (count, b) int32; -1 marks padding."""
+        raise NotImplementedError
+
+    def rows(self, n: int) -> int:
+        """The rows b of a step on n training rows."""
+        return 1
+
+    def weight(self, data: Batch) -> Array:
+        """The weights that steps read, (n,): the shares w_i / (mean positive weight).
+
+        sum(share * loss) / count(share > 0) estimates the weighted mean loss.
+        """
+        positive = data.weight > 0
+        mean = jnp.sum(data.weight) / jnp.maximum(jnp.sum(positive.astype(data.weight.dtype)), 1)
+        return jnp.where(positive, data.weight / mean, jnp.zeros_like(data.weight))
+
+    def feedback(self, state: State, index: Array, progress: Array) -> State:
+        """The state after a chunk, by the rows (T, r) of its steps and their progress."""
+        return state
+
+    def validate(self, data: Batch) -> None:
+        """Raise for targets from which it cannot draw; called on the host."""
 
 
-class Hooks(NamedTuple):
-    """What loops may use to run a solver better; a solver works without them.
-
-    Wrappers pass them on as one object, see `recipe.replace`.
-    """
-
-    # (data) -> Lifted: the feature map, which loops may apply to many rows at once
-    prepare: Callable = _same
-    # (data) -> data; for needs_all_rows=True: the rows in the layout that updates read fastest
-    layout: Callable = _same
-    # (data) -> None, or raises for values that it cannot process; called on the host
-    validate: Callable | None = None
-    # an update goes on until its residual is at most this, and runs without tol and steps stop at
-    # it; nan: it would, but has none; None: updates have no tolerance. `fit` binds its own to the
-    # argument `tol` of the factory.
-    tol: Any = None
-
-    def on_prepared(self, prepare: Callable) -> Hooks:
-        """The hooks of the same solver on rows that `prepare` maps first."""
-        validate = self.validate
-        return self._replace(
-            prepare=prepare,
-            validate=validate and (lambda data: validate(prepare(data))),
-        )
-
-    def for_columns(self) -> Hooks:
-        """The hooks of k problems on the same rows, one for each of their targets (n, k)."""
-        layout, validate = self.layout, self.validate
-        each = lambda data: [column(data, c) for c in range(data.y.shape[1])]
-        lay_out = lambda data: layout(row_weights(data))._replace(weight=data.weight)
-        return self._replace(
-            layout=layout if layout is _same else lay_out,
-            validate=validate and (lambda data: [*map(validate, each(data))]),
-        )
-
-
-class Solver(NamedTuple):
-    """A training method as three pure functions; `update` is a scan body.
+class Solver(Node):
+    """A training method as a node with three pure functions; `update` is a scan body.
 
     A run is `lax.scan(solver.update, state, batches)` for a solver that reads the drawn rows, and
     `lax.scan(lambda s, i: solver.update(s, data._replace(index=i)), state, indices)` for one that
-    reads all rows.
+    reads all rows. All that follows `model` has a default: a solver works without.
 
     The class of a state may say more, each by an attribute:
 
@@ -265,48 +265,186 @@ class Solver(NamedTuple):
       less cost than `averaged`; see `solvers.primal.scaled.ScaledState`.
     """
 
-    # (key, data) -> state; data: all rows, whose values it may read (norms, weights)
-    init: Callable
-    update: Callable  # (state, batch)    -> (state, info)
-    # (state, data=None) -> Model; data: the training rows, where an expansion needs them
-    model: Callable
-    sampler: Any = None  # that of the paper; None: one uniform row a step
-    # a batch is all rows, and its index those drawn; else it is the drawn rows
-    needs_all_rows: bool = False
-    # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked;
-    # ("labels", k), ("real", k): k of them for each row
-    targets: Any = None
-    # what info.residual measures, the "data" or a "batch"; `tol` may stop on the first
-    residual_of: str = "data"
-    hooks: Hooks = Hooks()
+    example: ClassVar[str] = "a solver such as jaxsvm.pegasos(1e-3)"
+
+    def __init_subclass__(cls) -> None:
+        if "init" in vars(cls):  # a residual may be infinite, which a flag of JAX would refuse
+            cls.init = despite_flags(cls.init)  # type: ignore[method-assign]
+
+    def init(self, key: Array, data: Batch) -> State:
+        """The state before the first update; it may read the values of all rows (norms, weights).
+
+        Its arrays are its own, as it may be donated.
+        """
+        raise NotImplementedError
+
+    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
+        """One update, on drawn rows, or on those of `batch.index` of all rows."""
+        raise NotImplementedError
+
+    def model(self, state: State, data: Batch | None = None) -> Model:
+        """The model of a state; `data` are the training rows, where an expansion needs them."""
+        raise NotImplementedError
 
     @property
-    def prepare(self) -> Callable:
-        """(data) -> the rows after the feature map of the solver."""
-        return self.hooks.prepare
+    def sampler(self) -> Any:
+        """The sampler of the paper; None: one uniform row a step."""
+        return None
+
+    @property
+    def needs_all_rows(self) -> bool:
+        """Whether a batch is all rows, and its index those drawn; else it is the drawn rows."""
+        return False
+
+    @property
+    def targets(self) -> Any:
+        """The targets that it takes.
+
+        "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked;
+        ("labels", k), ("real", k): k of them for each row.
+        """
+        return None
+
+    @property
+    def residual_of(self) -> str:
+        """What info.residual measures, the "data" or a "batch"; `tol` may stop on the first."""
+        return "data"
+
+    @property
+    def iterates_to(self) -> Any:
+        """The residual at which an update, and a run without `tol` and `steps`, ends.
+
+        nan: it would, but has none; None: updates have no tolerance. `fit(tol=)` replaces the field
+        `tol` of such a solver.
+        """
+        return None
+
+    @property
+    def has_map(self) -> bool:
+        """Whether `prepare` maps rows to features."""
+        return False
+
+    @property
+    def lays_out(self) -> bool:
+        """Whether it has a layout of its own."""
+        return type(self).layout is not Solver.layout
+
+    def prepare(self, data: Batch) -> Batch:
+        """The rows after the feature map, as `Lifted`."""
+        return data
+
+    def layout(self, data: Batch) -> Batch:
+        """The rows in the form that updates on all rows read fastest; called on the host."""
+        return data
+
+    def validate(self, data: Batch) -> None:
+        """Raise ValueError for values that it cannot process; called on the host."""
 
 
-class Space(NamedTuple):
+class Wrapper(Solver):
+    """A solver with another solver inside, to which it leaves what it does not change."""
+
+    inner: Solver
+
+    @property
+    def sampler(self) -> Any:
+        return self.inner.sampler
+
+    @property
+    def needs_all_rows(self) -> bool:
+        return self.inner.needs_all_rows
+
+    @property
+    def targets(self) -> Any:
+        return self.inner.targets
+
+    @property
+    def residual_of(self) -> str:
+        return self.inner.residual_of
+
+    @property
+    def iterates_to(self) -> Any:
+        return self.inner.iterates_to
+
+    @property
+    def has_map(self) -> bool:
+        return self.inner.has_map
+
+    @property
+    def lays_out(self) -> bool:
+        return self.inner.lays_out
+
+    def init(self, key: Array, data: Batch) -> State:
+        return self.inner.init(key, data)
+
+    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
+        return self.inner.update(state, batch)
+
+    def model(self, state: State, data: Batch | None = None) -> Model:
+        return self.inner.model(state, data)
+
+    def prepare(self, data: Batch) -> Batch:
+        return self.inner.prepare(data)
+
+    def layout(self, data: Batch) -> Batch:
+        return self.inner.layout(data)
+
+    def validate(self, data: Batch) -> None:
+        self.inner.validate(data)
+
+
+class Space(Node):
     """A function space with the operations of which SVM steps consist."""
 
-    zero: Callable  # (key, data)                 -> f
-    evaluate: Callable  # (f, batch)              -> (b,)    values at the step's rows
-    sqnorm: Callable  # (x)                       -> (b,)    k(x, x)
-    add: Callable  # (f, shrink, coef, batch)     -> f       (1 - shrink) f + sum_i coef_i k(x_i, .)
-    model: Callable  # (f, data=None)             -> Model
-    gram: Callable  # (batch)                     -> (b, b)  kernel among the step's rows
-    # (coef, batch) -> (), as Info.evals: kernel evaluations of evaluate and add together
-    evals: Callable
-    support: Callable  # (f)                      -> ()      int32, nonzero coefficients
-    needs_all_rows: bool = False  # as Solver.needs_all_rows
-    layout: Callable = _same  # as Hooks.layout
+    example: ClassVar[str] = "a space such as jaxsvm.spaces.linear()"
+
+    def zero(self, key: Array, data: Batch) -> State:
+        """The function 0; its arrays are its own."""
+        raise NotImplementedError
+
+    def evaluate(self, f: State, batch: Batch) -> Array:
+        """The values at the rows of the step, (b,)."""
+        raise NotImplementedError
+
+    def sqnorm(self, x: Array) -> Array:
+        """The values k(x_i, x_i), (n,)."""
+        raise NotImplementedError
+
+    def add(self, f: State, shrink: Array, coef: Array, batch: Batch) -> State:
+        """The function (1 - shrink) f + sum_i coef_i k(x_i, .)."""
+        raise NotImplementedError
+
+    def model(self, f: State, data: Batch | None = None) -> Model:
+        """The function as a model; `data` as of `Solver.model`."""
+        raise NotImplementedError
+
+    def gram(self, batch: Batch) -> Array:
+        """The kernel among the rows of the step, (b, b)."""
+        raise NotImplementedError
+
+    def evals(self, coef: Array, batch: Batch) -> Array:
+        """The kernel evaluations of `evaluate` and `add` together, as `Info.evals`."""
+        raise NotImplementedError
+
+    def support(self, f: State) -> Array:
+        """The number of coefficients that are not 0, () int32."""
+        raise NotImplementedError
+
+    @property
+    def needs_all_rows(self) -> bool:
+        """As `Solver.needs_all_rows`."""
+        return False
+
+    def layout(self, data: Batch) -> Batch:
+        """As `Solver.layout`."""
+        return data
 
 
-class Loss(NamedTuple):
-    """A convex loss of the score f at target y; `jaxsvm.loss` makes a factory of one.
+class Loss(Node):
+    """A convex loss of the score f at target y, as a node with methods, elementwise in both.
 
-    It has the functions that primal and dual methods need. Subgradients are defined explicitly, not
-    by automatic differentiation. What a method needs:
+    It has those that primal and dual methods need. Subgradients are defined explicitly, not by
+    automatic differentiation. What a method needs:
 
     - value and slope: pegasos, asset, asgd, bottou_sgd, subgradient, ocas, svm_perf and cpsp;
     - curvature too: newton, linear_svm, and derivatives of their models;
@@ -314,32 +452,109 @@ class Loss(NamedTuple):
     - dual_step and conjugate too: sdca and cocoa;
     - quadratic too: decomposition, interior_point, augmented_lagrangian and dual_descent;
     - conjugate: `certificate`.
+
+    The four after `slope` are None where they are not known:
+
+        conjugate(slope, y)                    sup_f slope f - loss(f, y), inf outside its domain
+        dual_step(coef, score, y, sqnorm, C)   the coefficient that maximises the dual, the others
+                                               fixed
+        quadratic(y, C)                        the loss's term of the dual, a `Quadratic`
+        curvature(score, y)                    the derivative of a continuous slope
+
+    Example:
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> @jaxsvm.node
+        ... class absolute(jaxsvm.Loss):
+        ...     labels = False
+        ...     def value(self, f, y):
+        ...         return jnp.abs(f - y)
+        ...     def slope(self, f, y):
+        ...         return jnp.sign(f - y)
+        >>> absolute()(jnp.array([3.0]), jnp.array([1.0])).tolist()
+        [2.0]
     """
 
-    value: Callable  # (score, y)                        -> loss
-    # (score, y) -> an element of the subdifferential in the score
-    slope: Callable
-    # (slope, y) -> sup_f slope f - loss(f, y), inf outside its domain; None: not known
+    example: ClassVar[str] = "a loss such as jaxsvm.losses.hinge"
+    labels: Any = True  # a function of the margin y f with y in {-1, +1}; False: real targets
+    multiclass: Any = False  # of scores (b, k), and class numbers as targets
     conjugate: Any = None
-    # (coef, score, y, sqnorm, C) -> the coefficient that maximises the dual, the others fixed;
-    # None: not known
     dual_step: Any = None
-    labels: bool = True  # a function of the margin y f with y in {-1, +1}; False: real targets
-    # (y, C) -> Quadratic, the loss's term of the dual; None: it is not quadratic
-    quadratic: Callable | None = None
-    # (score, y) -> the derivative of a continuous slope; None: the slope is not continuous
-    curvature: Callable | None = None
-    multiclass: bool = False  # of scores (b, k), and class numbers as targets
+    quadratic: Any = None
+    curvature: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not type(self).__module__.startswith(f"{__package__}."):
+            self.check_functions()
+
+    @classmethod
+    def admit(cls, name: str, value: Any) -> Any:
+        """The loss; raise for one that couples rows, or of the scores of all classes."""
+        refuse_joint(name, value)
+        loss = super().admit(name, value)
+        refuse_multiclass(name, loss)
+        return loss
+
+    def check_functions(self) -> None:
+        """Raise for functions of the user that do not give one number for each score.
+
+        They are traced for three rows. Dual functions that fail pass, as primal methods call none.
+
+        Raises:
+            TypeError, ValueError: with the name of the function, and what it gives.
+        """
+        y = jax.ShapeDtypeStruct((3,), jnp.float32)
+        score = jax.ShapeDtypeStruct((3, 2), jnp.float32) if self.multiclass else y
+        for field in ("value", "slope", "curvature", "conjugate", "dual_step"):
+            fn, dual = getattr(self, field), field in ("conjugate", "dual_step")
+            if fn is None:
+                continue
+            args = (score, score, y, y, y) if field == "dual_step" else (score, y)
+            unused = contextlib.suppress(Exception) if dual else contextlib.nullcontext()
+            result: Any = None
+            with unused, calling(f"{field} of loss", fn, "(n,), (n,) -> (n,)", *args):
+                with jax.numpy_dtype_promotion("standard"):  # numbers may be of another float
+                    result = jax.eval_shape(fn, *args)
+            shape = score.shape if field in ("slope", "dual_step") else y.shape
+            wrong = getattr(result, "shape", None) != shape or not is_numeric(result.dtype)
+            if wrong and not (dual and result is None):
+                raise ValueError(
+                    f"{field} of loss must give one number for each score, got {shown(result)} for "
+                    f"scores of shape {score.shape}"
+                )
+
+    def value(self, score: Array, y: Array) -> Array:
+        """The loss of each score at its target."""
+        raise NotImplementedError
+
+    def slope(self, score: Array, y: Array) -> Array:
+        """An element of the subdifferential in the score."""
+        raise NotImplementedError
 
     def __call__(self, score: Any, y: Any) -> Array:
-        """The loss of each score at its target, as `value`.
+        """The loss of each score at its target, with `slope` as its derivative in the score.
 
         Example:
             >>> from jaxsvm import losses
             >>> losses.hinge(jnp.array([0.5, 2.0]), jnp.array([1, 1])).tolist()
             [0.5, 0.0]
         """
-        return self.value(*as_scores(score, y))
+        return _loss_values(self, *as_scores(score, y))
+
+
+@jax.custom_jvp
+def _loss_values(loss: Loss, score: Array, y: Array) -> Array:
+    """The values of a loss; the derivative in the score is its slope, also at a kink."""
+    return loss.value(score, y)
+
+
+@_loss_values.defjvp
+def _loss_values_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    (loss, score, y), (loss_tangent, score_tangent, y_tangent) = primals, tangents
+    rest = lambda loss, y: loss.value(score, y)
+    values, tangent = jax.jvp(rest, (loss, y), (loss_tangent, y_tangent))
+    change = loss.slope(score, y) * score_tangent
+    return values, tangent + (jnp.sum(change, -1) if change.ndim > values.ndim else change)
 
 
 def as_scores(score: Any, y: Any) -> tuple[Array, Array]:
@@ -350,14 +565,23 @@ def as_scores(score: Any, y: Any) -> tuple[Array, Array]:
     return score, y if is_real(y) else y.astype(score.dtype)
 
 
-class JointLoss(NamedTuple):
+class JointLoss(Node):
     """A convex loss of the scores of all rows together, such as that of ranking."""
 
-    joint: Callable  # (data) -> Risk, see `jaxsvm.risks`
-    labels: bool = False  # as of `Loss`
-    smooth: bool = False  # whether the slope is continuous: the risk has a Hessian
-    # (data) -> None, or raises for targets that it cannot process; called on the host
-    validate: Callable | None = None
+    example: ClassVar[str] = Loss.example
+    labels: ClassVar[bool] = False  # as of `Loss`
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the slope is continuous: the risk has a Hessian."""
+        return False
+
+    def joint(self, data: Batch) -> Any:
+        """The risk of rows, see `jaxsvm.risks`."""
+        raise NotImplementedError
+
+    def validate(self, data: Batch) -> None:
+        """Raise for targets that it cannot process; called on the host."""
 
 
 AnyLoss: TypeAlias = Loss | JointLoss
@@ -749,3 +973,38 @@ def take_by_block(data: Batch, index: Array, blocks: int) -> Batch:
 def drawn(batch: Batch, needs_all_rows: bool) -> Batch:
     """The rows of the step for either value of `Solver.needs_all_rows`."""
     return take(batch, batch.index) if needs_all_rows else batch
+
+
+def refuse_joint(name: str, value: Any) -> None:
+    """Raise TypeError for a loss that couples rows, where one of single rows is needed."""
+    if isinstance(value, JointLoss):
+        raise TypeError(
+            f"{name} must be one of single rows here, and {shown(value)} couples rows: take a "
+            f"solver of joint risks, jaxsvm.ocas(lam, loss={shown(value)}), or train on "
+            "differences of rows, jaxsvm.fit(..., sampler=jaxsvm.samplers.pairs())"
+        )
+
+
+def refuse_multiclass(name: str, value: Any) -> None:
+    """Raise ValueError for a loss of the scores of all classes, where there is one score."""
+    if isinstance(value, Loss) and value.multiclass:
+        raise ValueError(
+            f"{name} must be one of single scores here, and {shown(value)} needs a score of each "
+            f"class: take jaxsvm.ocas(lam, loss={shown(value)}, classes=k), or another loss and "
+            "jaxsvm.one_vs_rest(solver, classes=k)"
+        )
+
+
+def require(loss: Any, field: str, instead: str) -> None:
+    """Check that a loss has the function of that name.
+
+    Raises:
+        ValueError: it has none; `instead` says what can do without it.
+    """
+    if getattr(loss, field) is None:
+        raise ValueError(f"{shown(loss)} has no {field}: give it one, or take {instead}")
+
+
+for _type in (Batch, Certificate, Curve, Fit, Info, Lifted, SparseRows):
+    register(_type.__name__, _type)
+register("Run", RunState)  # its name in files

@@ -70,7 +70,7 @@ class Case(NamedTuple):
         """Single rows drawn by weight, but all rows for the solvers made for all rows: the feeds
         that compile fastest."""
         own = self.at().sampler
-        return own if own.full_batch else samplers.uniform(1)
+        return own if own is not None and own.full_batch else samplers.uniform(1)
 
 
 def _blocks(text: str, loss: Loss = losses.hinge, bias: str = "none") -> Case:

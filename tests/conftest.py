@@ -14,8 +14,8 @@ import jax
 import pytest
 from compiling import FLAGS, known_flags
 
+from jaxsvm._node import REGISTRY
 from jaxsvm.loops import program_cache as programs
-from jaxsvm.recipe import REGISTRY
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")

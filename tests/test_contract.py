@@ -602,14 +602,38 @@ def test_float64_is_float32_with_more_digits(case):
 
 @each_numbered
 def test_a_vector_of_numbers_is_refused(case):
-    data = data_for(case)
-    good = case.at()
-    solver = case.at(case.number * jnp.ones(2))
     sentence = r"has shape \(2,\); sweep it with jax\.vmap"
     with pytest.raises(ValueError, match=sentence):
-        jaxsvm.fit(solver, data, KEY, steps=1)
+        case.at(case.number * jnp.ones(2))
+    data, good, several = data_for(case), case.at(), jax.vmap(case.at)(case.number * jnp.ones(2))
     with pytest.raises(ValueError, match=sentence):
-        jaxsvm.step(solver, good.init(KEY, data), batch_of(good, data, STEPS[0]))
+        jaxsvm.fit(several, data, KEY, steps=1)
+    with pytest.raises(ValueError, match=sentence):
+        jaxsvm.step(several, good.init(KEY, data), batch_of(good, data, STEPS[0]))
+
+
+@each_numbered_factory
+def test_a_number_that_is_none_makes_a_model_of_nan(case):
+    """Known it is refused; traced no program may answer."""
+    several, data = jnp.array([jnp.nan, -1.0, case.number]), data_for(case)
+    with pytest.raises(ValueError, match="must be (a finite number|above 0)"):
+        case.at(-1.0)
+    value = lambda number: jnp.sum(
+        jaxsvm.fit(case.at(number), data, KEY, steps=2, every=2, sampler=case.feed()).model(
+            NEW_ROWS
+        )
+    )
+    found = jax.jit(jax.vmap(value), compiler_options=QUICK)(several)
+    assert np.isnan(found).tolist() == [True, True, False]
+
+
+@each_factory
+def test_no_frame_stands_between_an_update_and_the_method(case):
+    """What a user reads where an error comes from their rows."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011  whatever a method says of no rows
+        case.at().update(None, None)
+    frames = [entry.frame.code for entry in caught.traceback if "/jaxsvm/" in str(entry.path)]
+    assert frames[0].name == "update", frames
 
 
 # 11: derivatives

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import jaxsvm
-from jaxsvm import kernels, losses, samplers
+from jaxsvm import kernels
 
 ROOT = pathlib.Path(jaxsvm.__file__).parent
 CORE = (
@@ -131,19 +131,13 @@ def test_a_module_that_cannot_be_imported_is_said_to_be_so(monkeypatch):
         jaxsvm.pegasus  # noqa: B018
 
 
-def test_a_recipe_offers_the_fields_of_what_it_makes():
-    for recipe, made in (
-        (jaxsvm.pegasos(0.1), jaxsvm.Solver),
-        (samplers.epochs(4), jaxsvm.Sampler),
-        (losses.hinge, jaxsvm.Loss),
-    ):
-        assert set(made._fields) <= set(dir(recipe)), recipe
-    assert {"init", "update", "model"} <= set(dir(jaxsvm.pegasos(0.1)))
+def test_a_node_offers_its_fields_and_methods():
+    assert {"lam", "init", "update", "model", "sampler"} <= set(dir(jaxsvm.pegasos(0.1)))
 
 
 @pytest.mark.parametrize(
     "thing",
-    [jaxsvm.solver, jaxsvm.pegasos, jaxsvm.fit, kernels.rbf],
+    [jaxsvm.node, jaxsvm.pegasos, jaxsvm.fit, kernels.rbf],
     ids=lambda thing: thing.__name__,
 )
 def test_help_prints_the_docstring(thing):

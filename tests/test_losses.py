@@ -391,7 +391,7 @@ def test_logistic_value_and_slope_are_finite_far_out():
 def test_a_narrow_smooth_hinge_is_the_hinge_and_width_is_swept_by_vmap():
     f = jnp.linspace(-2, 2, 9)
     swept = jax.vmap(lambda loss: loss.value(f, jnp.ones(9)))(
-        losses.smooth_hinge(jnp.array([1e-6, 1.0]))
+        jax.vmap(losses.smooth_hinge)(jnp.array([1e-6, 1.0]))
     )
     np.testing.assert_allclose(
         swept[0], np.maximum(0, 1 - f), atol=1e-6
@@ -683,7 +683,14 @@ def test_the_quadratic_part_has_its_maximum_where_the_dual_step_goes(case, x64):
 
 def with_function(name, fn):
     """The hinge loss, written by a user, with one function of another form."""
-    return jaxsvm.types.Loss(**losses.hinge.make()._asdict() | {name: fn})
+    return custom_of(losses.hinge, **{name: fn})
+
+
+def custom_of(loss, **changes):
+    names = ("value", "slope", "conjugate", "dual_step", "quadratic", "curvature")
+    given = {f"{each}_fn": getattr(loss, each) for each in names}
+    given |= {f"{each}_fn": fn for each, fn in changes.items()}
+    return losses.custom(**given, labels=loss.labels, multiclass=loss.multiclass)
 
 
 WRONG_FUNCTIONS = {
@@ -752,7 +759,7 @@ def test_a_loss_of_the_user_is_as_its_own_and_needs_no_dual_functions():
     def refuse(*args):
         raise NotImplementedError
 
-    loss = with_function("dual_step", refuse)._replace(conjugate=None)
+    loss = custom_of(losses.hinge, dual_step=refuse, conjugate=None)
     runs = [
         jaxsvm.fit(jaxsvm.subgradient(0.1, loss=each), TWO_ROWS, jax.random.key(0))
         for each in (loss, losses.hinge)
@@ -762,7 +769,7 @@ def test_a_loss_of_the_user_is_as_its_own_and_needs_no_dual_functions():
 
 @pytest.mark.filterwarnings("ignore:jax.nn.one_hot")  # class numbers are floats
 def test_a_loss_of_the_user_for_class_numbers():
-    loss = losses.crammer_singer.make()
+    loss = losses.crammer_singer
     with pytest.raises(
         ValueError,
         match=(
@@ -770,8 +777,8 @@ def test_a_loss_of_the_user_for_class_numbers():
             r".*\(3,\) for scores of shape \(3, 2\)"
         ),
     ):
-        jaxsvm.risk_on(TWO_ROWS, loss._replace(slope=lambda f, y: f[:, 0]))
-    assert callable(jaxsvm.risk_on(TWO_ROWS, loss))
+        custom_of(loss, slope=lambda f, y: f[:, 0])
+    assert callable(jaxsvm.risk_on(TWO_ROWS, custom_of(loss)))
 
 
 CALLED = [

@@ -168,7 +168,7 @@ def test_what_a_linear_machine_refuses():
         jaxsvm.linear_svm(1.0, bias="no")
     with pytest.raises(ValueError, match="C must be a finite number above 0"):
         jaxsvm.linear_svm(-1.0)
-    own = jaxsvm.losses.hinge.make()._replace(quadratic=None)
+    own = losses.custom(losses.hinge.value, losses.hinge.slope)
     with pytest.raises(ValueError, match="takes losses with a curvature or a quadratic dual"):
         jaxsvm.linear_svm(1.0, loss=own)
     x = RNG.normal(size=(20, 1001))

@@ -27,19 +27,22 @@ def value_of(f, y, width):
     return jnp.where(r <= width, r * r / (2 * width), r - width / 2)
 
 
-@jaxsvm.loss
-def huber(width=1.0):
-    return jaxsvm.Loss(
-        lambda f, y: value_of(f, y, width), lambda f, y: slope_of(f, y, width), labels=False
-    )
+@jaxsvm.node
+class huber(jaxsvm.Loss):
+    width: float = 1.0
+    labels = False
+
+    def value(self, f, y):
+        return value_of(f, y, self.width)
+
+    def slope(self, f, y):
+        return slope_of(f, y, self.width)
 
 
-@jaxsvm.loss
-def smooth_huber(width=1.0):
-    fields = huber(width).make()
-    return fields._replace(
-        curvature=lambda f, y: jnp.where(jnp.abs(f - y) <= width, 1 / width, 0.0)
-    )
+@jaxsvm.node
+class smooth_huber(huber):
+    def curvature(self, f, y):
+        return jnp.where(jnp.abs(f - y) <= self.width, 1 / self.width, 0.0)
 
 
 def objective(w, width=0.5):

@@ -11,20 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from plain import plain
 
 import jaxsvm
 import jaxsvm.testing
 from jaxsvm import features, kernels, losses, models, samplers
+from jaxsvm.engines import GradientSolver
 from jaxsvm.testing import PROMISES, _difference, check_solver
 
 
-@jaxsvm.solver
-def plain_sgd(lam, *, loss=losses.hinge):
-    """The README's example."""
-    step = jaxsvm.schedules.inverse_sqrt(1.0)
-    return jaxsvm.gradient(
-        loss, optax.chain(optax.add_decayed_weights(lam), optax.scale_by_learning_rate(step))
-    )
+@jaxsvm.node
+class plain_sgd(GradientSolver):
+    """The catalogue's example."""
+
+    lam: float = jaxsvm.positive()
+    loss: jaxsvm.Loss = losses.hinge
+
+    def chain(self, stats):
+        step = optax.scale_by_learning_rate(jaxsvm.schedules.inverse_sqrt(1.0))
+        return optax.chain(optax.add_decayed_weights(self.lam), step)
 
 
 GOOD = {
@@ -82,7 +87,7 @@ def model(state, data=None):
 
 
 jaxsvm.register("test_testing.Sgd", Sgd)
-SOUND = jaxsvm.Solver(init, update, model, samplers.uniform(1), targets="labels")
+SOUND = plain(init, update, model, samplers.uniform(1), targets="labels")
 
 
 def changed_info(**fields):
@@ -108,7 +113,7 @@ def changed_w(change):
 @pytest.mark.long
 def test_a_step_may_say_that_it_used_no_row():
     """The row number -1 is padding; n and -2 are no rows."""
-    says = lambda number: SOUND._replace(
+    says = lambda number: SOUND.replace(
         update=changed_info(index=lambda info: jnp.full_like(info.index, number))
     )
     check = lambda number: check_solver(
@@ -131,24 +136,28 @@ def to_unknown(state):
     return Unknown(*state)
 
 
-UNKNOWN = SOUND._replace(
+UNKNOWN = SOUND.replace(
     init=lambda key, data: to_unknown(init(key, data)),
     update=lambda state, batch: (lambda after, info: (to_unknown(after), info))(
         *update(Sgd(*state), batch)
     ),
 )
 traces = itertools.count(1)
-DRIFTING = SOUND._replace(
+DRIFTING = SOUND.replace(
     update=changed_w(lambda w, batch: w + jnp.asarray(0.1 * next(traces), w.dtype))
 )
 noise = np.random.default_rng(0)
-FORGETFUL = (
-    samplers.uniform(1)
-    .make()
-    ._replace(  # does not know the step, so a chunk begins anew
-        draw=lambda s, t, count: jnp.arange(count, dtype=jnp.int32)[:, None]
-    )
-)
+
+
+@jaxsvm.node
+class forgetful(jaxsvm.Sampler):
+    """It does not know the step, so a chunk begins anew."""
+
+    def init(self, key, data):
+        return ()
+
+    def draw(self, s, t, count):
+        return jnp.arange(count, dtype=jnp.int32)[:, None]
 
 
 def steep(state, batch, lam):
@@ -168,28 +177,27 @@ def biased_mean(state, batch):
 
 
 BROKEN = [  # the promise, a solver that does not keep it, what the sentence says
-    ("fields", lambda: jaxsvm.pegasos, "this is function, no Solver"),
+    ("fields", lambda: jaxsvm.pegasos, "this is type, no node that is a jaxsvm.Solver"),
     (
         "fields",
-        lambda: SOUND._replace(needs_all_rows="rows"),
+        lambda: SOUND.replace(needs_all_rows="rows"),
         "needs_all_rows is 'rows', neither True nor False",
     ),
     (
         "fields",
-        lambda: SOUND._replace(targets="label"),
+        lambda: SOUND.replace(targets="label"),
         "targets is 'label', none of 'labels', 'real'",
     ),
-    ("fields", lambda: SOUND._replace(sampler=64), "sampler is 64, no Sampler"),
-    ("fields", lambda: SOUND._replace(residual_of="all"), "residual_of is 'all'"),
-    ("fields", lambda: SOUND._replace(model=None), "model is no function"),
+    ("fields", lambda: SOUND.replace(sampler=64), "sampler is 64, no Sampler"),
+    ("fields", lambda: SOUND.replace(residual_of="all"), "residual_of is 'all'"),
     (
         "init",
-        lambda: SOUND._replace(init=lambda key, data: Sgd(init(key, data).w, 0)),
+        lambda: SOUND.replace(init=lambda key, data: Sgd(init(key, data).w, 0)),
         "leaf .step of the state is a int",
     ),
     (
         "init",
-        lambda: SOUND._replace(
+        lambda: SOUND.replace(
             init=lambda key, data: init(key, data)._replace(
                 w=jnp.asarray(noise.normal(size=3), "f")
             )
@@ -198,67 +206,65 @@ BROKEN = [  # the promise, a solver that does not keep it, what the sentence say
     ),
     (
         "init",
-        lambda: SOUND._replace(
+        lambda: SOUND.replace(
             init=lambda key, data: init(key, data)._replace(w=jnp.ones(int(data.y.sum()) + 50))
         ),
         "it raised ConcretizationTypeError",
     ),
     (
         "init",
-        lambda: SOUND._replace(
-            hooks=jaxsvm.Hooks(validate=lambda data: exec("raise ValueError('no such rows')"))
-        ),
+        lambda: SOUND.replace(validate=lambda data: exec("raise ValueError('no such rows')")),
         "it raised ValueError: no such rows",
     ),
     (
         "state",
-        lambda: SOUND._replace(update=changed_w(lambda w, batch: jnp.append(w, w[:1]))),
+        lambda: SOUND.replace(update=changed_w(lambda w, batch: jnp.append(w, w[:1]))),
         r"after a step on 1 rows leaf .w went from float32\[3\] to float32\[4\]",
     ),
     (
         "state",
-        lambda: SOUND._replace(update=changed_w(lambda w, batch: (w,))),
+        lambda: SOUND.replace(update=changed_w(lambda w, batch: (w,))),
         "its structure went from",
     ),
     (
         "state",
-        lambda: SOUND._replace(init=lambda key, data: Sgd(init(key, data).w, jnp.asarray(0))),
+        lambda: SOUND.replace(init=lambda key, data: Sgd(init(key, data).w, jnp.asarray(0))),
         "weakly typed",
     ),
     (
         "state",
-        lambda: SOUND._replace(
+        lambda: SOUND.replace(
             update=lambda state, batch: update(state, batch)[0]._replace(step=state.step)._asdict()
         ),
         "update returns dict, no pair",
     ),
     (
         "info",
-        lambda: SOUND._replace(update=changed_info(evals=lambda info: info.loss.astype("float16"))),
+        lambda: SOUND.replace(update=changed_info(evals=lambda info: info.loss.astype("float16"))),
         "evals is float16",
     ),
     (
         "info",
-        lambda: SOUND._replace(update=lambda state, batch: (update(state, batch)[0], state.w[0])),
+        lambda: SOUND.replace(update=lambda state, batch: (update(state, batch)[0], state.w[0])),
         "it is a ShapeDtypeStruct",
     ),
     (
         "info",
-        lambda: SOUND._replace(update=changed_info(index=lambda info: info.index[:1])),
+        lambda: SOUND.replace(update=changed_info(index=lambda info: info.index[:1])),
         "index has shape",
     ),
     (
         "info",
-        lambda: SOUND._replace(update=changed_info(index=lambda info: info.index + 100)),
+        lambda: SOUND.replace(update=changed_info(index=lambda info: info.index + 100)),
         "on 24 rows",
     ),
     ("pure", lambda: DRIFTING, "two calls with the same state and batch differ: leaf "),
     ("scan", lambda: DRIFTING, "the models after four steps differ by up to"),
     ("jit", lambda: DRIFTING, "the values of the two models differ by up to"),
-    ("model", lambda: SOUND._replace(model=lambda state, data=None: state.w), "cannot be called"),
+    ("model", lambda: SOUND.replace(model=lambda state, data=None: state.w), "cannot be called"),
     (
         "model",
-        lambda: SOUND._replace(
+        lambda: SOUND.replace(
             model=lambda state, data=None: jax.tree_util.Partial(
                 lambda w, x: (x @ w)[:, None], state.w
             )
@@ -267,14 +273,14 @@ BROKEN = [  # the promise, a solver that does not keep it, what the sentence say
     ),
     (
         "model",
-        lambda: SOUND._replace(
+        lambda: SOUND.replace(
             model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: w @ w, state.w)
         ),
         "24 rows got values of shape",
     ),
     (
         "model",
-        lambda: SOUND._replace(
+        lambda: SOUND.replace(
             model=lambda state, data=None: jax.tree_util.Partial(
                 lambda w, x: (x @ w).astype(jnp.bfloat16), state.w
             )
@@ -283,7 +289,7 @@ BROKEN = [  # the promise, a solver that does not keep it, what the sentence say
     ),
     (
         "model",
-        lambda: SOUND._replace(
+        lambda: SOUND.replace(
             model=lambda state, data=None: jax.tree_util.Partial(
                 lambda w, x: (x - x.mean(0, keepdims=True)) @ w, state.w
             )
@@ -292,7 +298,7 @@ BROKEN = [  # the promise, a solver that does not keep it, what the sentence say
     ),
     (
         "model",
-        lambda: SOUND._replace(
+        lambda: SOUND.replace(
             model=lambda state, data=None: jax.tree_util.Partial(
                 lambda w, x: x @ w + jnp.cumsum(x[:, 0]), state.w
             )
@@ -301,37 +307,37 @@ BROKEN = [  # the promise, a solver that does not keep it, what the sentence say
     ),
     (
         "finite",
-        lambda: SOUND._replace(update=changed_w(lambda w, batch: w / 0)),
+        lambda: SOUND.replace(update=changed_w(lambda w, batch: w / 0)),
         "the model is not finite after 25 steps",
     ),
     (
         "resume",
-        lambda: SOUND._replace(sampler=FORGETFUL),
+        lambda: SOUND.replace(sampler=forgetful()),
         "a run cut after 1 of 25 steps differs: leaf",
     ),
     ("save", lambda: UNKNOWN, "it raised "),
     (
         "padding",
-        lambda: SOUND._replace(update=biased_mean),
+        lambda: SOUND.replace(update=biased_mean),
         "a step on two rows and one on these and two of padding differ: leaf .w",
     ),
     (
         "weights",
-        lambda: SOUND._replace(
+        lambda: SOUND.replace(
             init=lambda key, data: Sgd(init(key, data).w, (data.x[:, 0] > 2).sum(dtype=jnp.int32))
         ),
         "the models on data whose rows of weight 0 hold other numbers differ by up to",
     ),
     (
         "numbering",
-        lambda: SOUND._replace(
+        lambda: SOUND.replace(
             update=changed_w(lambda w, batch: w + batch.index.max().astype(w.dtype))
         ),
         "the models after the same four steps on renumbered rows differ by up to",
     ),
     (
         "dtype",
-        lambda: SOUND._replace(init=lambda key, data: Sgd(init(key, data).w, jnp.zeros(()))),
+        lambda: SOUND.replace(init=lambda key, data: Sgd(init(key, data).w, jnp.zeros(()))),
         "rows of float32 give float64 at .solver.step of the state",
     ),
 ]
@@ -356,7 +362,7 @@ def test_steps_are_tried_on_one_row_and_on_three():
         match=r"after a step on 3 rows leaf .w went from float32\[3\] to float32\[4\]",
     ):
         check_solver(
-            SOUND._replace(update=changed_w(longer)),
+            SOUND.replace(update=changed_w(longer)),
             skip=[name for name in PROMISES if name != "state"],
         )
 
@@ -364,13 +370,13 @@ def test_steps_are_tried_on_one_row_and_on_three():
 def by_tracer(lam):
     """A factory that replaces numbers that it does not know."""
     lam = 0.3 if isinstance(lam, jax.core.Tracer) else lam
-    return SOUND._replace(update=lambda state, batch: update(state, batch, lam))
+    return SOUND.replace(update=lambda state, batch: update(state, batch, lam))
 
 
 def by_float(lam):
     """A factory that needs to know its number."""
     lam = float(lam)
-    return SOUND._replace(update=lambda state, batch: update(state, batch, lam))
+    return SOUND.replace(update=lambda state, batch: update(state, batch, lam))
 
 
 @pytest.mark.long
@@ -394,7 +400,7 @@ def test_a_factory_that_vmap_does_not_reach(factory, seen):
 )
 def test_a_factory_without_derivatives(rule, seen):
     def factory(lam):
-        return SOUND._replace(
+        return SOUND.replace(
             update=lambda state, batch: rule(state, batch, jnp.asarray(lam, state.w.dtype))
         )
 

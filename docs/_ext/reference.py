@@ -15,17 +15,16 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 import jaxsvm
-import jaxsvm.api
 
 logger = logging.getLogger(__name__)
-INTERNAL = ("__about__", "__main__", "api", "commands")
+INTERNAL = ("__about__", "__main__", "commands")
 DICT = "What each name means."
 FIRST = ("jaxsvm.loops", "jaxsvm.solvers", "jaxsvm.estimators")  # on the page that lists all
 
 
 def public_modules() -> dict[str, list[str]]:
     """The public modules, and the names of each: `jaxsvm` itself, and those below it with `__all__`."""
-    found = {"jaxsvm": [name for name, value in vars(jaxsvm.api).items() if name[0] != "_" and not inspect.ismodule(value)]}
+    found = {"jaxsvm": [name for name, value in vars(jaxsvm).items() if name[0] != "_" and not inspect.ismodule(value)]}
     for info in pkgutil.iter_modules(jaxsvm.__path__):
         if info.name not in INTERNAL:
             module = importlib.import_module(f"jaxsvm.{info.name}")

@@ -3,7 +3,6 @@
 from .base import Change as Change
 from .base import Maintenance as Maintenance
 from .base import Points as Points
-from .base import maintenance as maintenance
 from .base import occupied as occupied
 from .base import remove_point as remove_point
 from .merging import default_for as default_for
@@ -15,7 +14,6 @@ __all__ = [
     "Change",
     "Maintenance",
     "Points",
-    "maintenance",
     "merge",
     "project",
     "remove",

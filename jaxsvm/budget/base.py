@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 
+from .._node import Node
 from ..kernels import Kernel
 from ..numerics import argmax_value, dot, fast_max, index_row
-from ..recipe import recipe
 from ..types import Array
 
 
@@ -110,7 +109,7 @@ class Change(NamedTuple):
     row: Array  # (d,)
 
 
-def remove_point(points: Points, removed: Array, coef: Array | None = None) -> Change:
+def remove_point(points: Points, removed: Array | int, coef: Array | None = None) -> Change:
     """The change that frees one place and replaces no point.
 
     Args:
@@ -122,24 +121,50 @@ def remove_point(points: Points, removed: Array, coef: Array | None = None) -> C
     return Change(coef, jnp.asarray(removed, jnp.int32), jnp.full((), -1, jnp.int32), points.row)
 
 
-def _any_kernel(kernel: Kernel) -> None:
-    """Accept every kernel."""
+class Maintenance(Node):
+    """A rule that keeps a function within its budget, as a node; all but `change` has a default.
 
+    Example:
+        >>> import jax, jaxsvm
+        >>> @jaxsvm.node
+        ... class remove_oldest(Maintenance):
+        ...     def change(self, kernel, points, state):
+        ...         return remove_point(points, points.oldest), state
+        >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.linear(), budget=2, maintain=remove_oldest())
+        >>> result = jaxsvm.fit(solver, jaxsvm.dataset([[1.0], [-1.0]], [1, -1]), jax.random.key(0),
+        ...     steps=20)
+        >>> result.model.x.shape
+        (2, 1)
+    """
 
-class Maintenance(NamedTuple):
-    """A rule that keeps a function within its budget."""
+    example: ClassVar[str] = "a maintenance such as jaxsvm.budget.merge()"
 
-    # (kernel, points, state) -> (Change, state), called for a new point where no place is free
-    change: Callable
-    memory: Callable = lambda dtype: ()  # (dtype) -> the initial state of the maintenance, a pytree
-    # (y ()) -> the annotations of a new point, a pytree; they follow the point
-    annotate: Callable = lambda y: ()
-    # (annotations (m, ...), values k(x_j, row) (m,), live (m,), y ()) -> annotations, at every row;
-    # None: no change
-    observe: Callable | None = None
-    # (budget) -> an upper bound on the kernel evaluations of a change
-    evals: Callable = lambda budget: 0
-    check: Callable = _any_kernel  # (kernel) -> None; raises for kernels that it does not support
+    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+        """The change for a new point where no place is free, and the next state."""
+        raise NotImplementedError
 
+    def memory(self, dtype: Any) -> Any:
+        """The initial state, a pytree."""
+        return ()
 
-maintenance = recipe(Maintenance)
+    def annotate(self, y: Array) -> Any:
+        """The annotations of a new point with the target y (), a pytree; they follow the point."""
+        return ()
+
+    def observe(self, annotations: Any, values: Array, live: Array, y: Array) -> Any:
+        """The annotations (m, ...) after a row.
+
+        Args:
+            annotations: (m, ...) before.
+            values: (m,) k(x_j, row).
+            live: (m,) bool, where there are points.
+            y: () the target of the row.
+        """
+        return annotations
+
+    def evals(self, budget: int) -> int:
+        """An upper bound on the kernel evaluations of a change."""
+        return 0
+
+    def check_kernel(self, kernel: Kernel) -> None:
+        """Raise ValueError for a kernel that it does not support."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .._node import node
 from ..checks import integer
 from ..kernels import Kernel
 from ..numerics import argmax_value, dot, golden_section, hash32, index_row, multiply_high
-from ..recipe import check_choice
 from ..types import Array
-from .base import Change, Maintenance, Points, maintenance
+from .base import Change, Maintenance, Points
 from .removal import remove
 
 GRID = 400  # entries of the table along each axis
@@ -24,8 +25,8 @@ GRID = 400  # entries of the table along each axis
 COARSE, FINE, POLISH = 10, 15, 2
 
 
-@maintenance
-def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance:
+@node
+class merge(Maintenance):
     """Replace two points x_i, x_j of one sign by one point z between them (Gaussian kernel).
 
     Of the points between them, z is the one that changes the function least.
@@ -73,57 +74,49 @@ def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance
         training with precomputed golden section search, LOD 2018, https://arxiv.org/abs/1806.10180;
         A. Smola, B. Schoelkopf, Sparse greedy matrix approximation, ICML 2000, for 59.
     """
-    check_choice("search", search, ("lookup", "golden"))
-    if partners is not None:
-        integer("partners", partners, 1, note=", or None for all")
-    degradation = from_table if search == "lookup" else by_search
+
+    _: KW_ONLY
+    partners: int | None = None
+    search: Literal["lookup", "golden"] = "lookup"
+
+    def check(self) -> None:
+        if self.partners is not None:
+            integer("partners", self.partners, 1, note=", or None for all")
 
     @jax.named_scope("merge")
-    def change(kernel, points, state):
+    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
         coef, place = points.coef, lax.iota(jnp.int32, points.budget + 1)
         i, side = _smallest(points)
-        j, allowed = (
-            all_partners(points, i, side)
-            if partners is None
-            else sample_partners(partners, points, i, side)
-        )
         row_i, coef_i = points.at(i), index_row(coef, i)
-        if partners is None:
-            coef_j, scaled_sqdist = coef, width(kernel) * _sqdist(points, row_i)
+        if self.partners is None:
+            j, allowed = all_partners(points, i, side)
+            coef_j, sqdist = coef, _sqdist(points, row_i)
         else:
-            coef_j, scaled_sqdist = (
-                coef.at[j].get(mode="promise_in_bounds"),
-                width(kernel) * _some_sqdist(points, row_i, j),
-            )
+            j, allowed = sample_partners(self.partners, points, i, side)
+            coef_j = coef.at[j].get(mode="promise_in_bounds")
+            sqdist = _some_sqdist(points, row_i, j)
+        scaled_sqdist = width(kernel) * sqdist
+        degradation = from_table if self.search == "lookup" else by_search
         sq_change = (coef_i + coef_j) ** 2 * degradation(_share(coef_i, coef_j), scaled_sqdist)
         best, _ = argmax_value(jnp.where(allowed, -sq_change, -jnp.inf))
-        j, scaled_sqdist, coef_j = (
-            index_row(j, best),
-            index_row(scaled_sqdist, best),
-            index_row(coef_j, best),
-        )
+        j, scaled_sqdist, coef_j = (index_row(a, best) for a in (j, scaled_sqdist, coef_j))
         h, max_s = merge_position(_share(coef_i, coef_j), scaled_sqdist, FINE, POLISH)
         coef = jnp.where(place == j, (coef_i + coef_j) * max_s, coef)
         return Change(coef, i, j, h * row_i + (1 - h) * points.at(j)), state
 
-    return Maintenance(
-        change,
-        evals=lambda budget: budget if partners is None else min(partners, budget),
-        check=width,
-    )
+    def evals(self, budget: int) -> int:
+        return budget if self.partners is None else min(self.partners, budget)
+
+    def check_kernel(self, kernel: Kernel) -> None:
+        if not mergeable(kernel):
+            raise ValueError(
+                f"points can be merged under a Gaussian kernel only, got {kernel!r}: take "
+                "kernels.rbf, or maintain=budget.remove() or budget.project()"
+            )
 
 
 def width(kernel: Kernel) -> Array:
-    """gamma of exp(-gamma |x - z|^2).
-
-    Raises:
-        ValueError: the kernel is not Gaussian.
-    """
-    if not mergeable(kernel):
-        raise ValueError(
-            f"points can be merged under a Gaussian kernel only, got {kernel!r}: take "
-            "kernels.rbf, or maintain=budget.remove() or budget.project()"
-        )
+    """gamma of exp(-gamma |x - z|^2), of a Gaussian kernel or a multiple of one."""
     return kernel.spectrum[1]() ** 2 / 2
 
 

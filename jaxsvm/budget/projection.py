@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
+from .._node import node
+from ..kernels import Kernel
 from ..numerics import argmax_value, index_row
-from .base import Maintenance, maintenance, remove_point
+from .base import Change, Maintenance, Points, remove_point
 
 
-@maintenance
-def project() -> Maintenance:
+@node
+class project(Maintenance):
     """Remove one point and project the function onto the others.
 
     The point is the one whose removal changes f least.
@@ -37,7 +41,7 @@ def project() -> Maintenance:
     """
 
     @jax.named_scope("project")
-    def change(kernel, points, state):
+    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
         gram = points.gram(kernel)
         size = gram.shape[0]
         jitter = size * jnp.finfo(gram.dtype).eps * jnp.mean(jnp.diagonal(gram))
@@ -56,5 +60,5 @@ def project() -> Maintenance:
             points, removed, points.coef - share * index_row(inverse, removed)
         ), state
 
-    # K among all points is computed at every change.
-    return Maintenance(change, evals=lambda budget: (budget + 1) ** 2)
+    def evals(self, budget: int) -> int:
+        return (budget + 1) ** 2  # K among all points is computed at every change

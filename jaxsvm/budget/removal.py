@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
-from .base import Maintenance, maintenance, remove_point
+from .._node import node
+from ..kernels import Kernel
+from .base import Change, Maintenance, Points, remove_point
 
 
-@maintenance
-def remove() -> Maintenance:
+@node
+class remove(Maintenance):
     """Remove the point whose removal changes the function least.
 
         r = argmin_j |w - w'|^2 = argmin_j coef_j^2 k(x_j, x_j)
@@ -30,8 +34,6 @@ def remove() -> Maintenance:
     """
 
     @jax.named_scope("remove")
-    def change(kernel, points, state):
+    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
         diag = jnp.append(kernel.diag(points.x), kernel.diag(points.row[None]))
         return remove_point(points, points.oldest_of(-points.coef * points.coef * diag)), state
-
-    return Maintenance(change)

@@ -8,12 +8,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checks import caller_stacklevel, check_rows, jax_dtype, refuse_masked, x64_enabled
+from ..checks import (
+    caller_stacklevel,
+    check_choice,
+    check_rows,
+    jax_dtype,
+    refuse_masked,
+    x64_enabled,
+)
 from ..models import Classes, Labels
 from ..models.frames import column_names, frame_numbers, is_frame
 from ..numerics import pack_lists, pad_rows
 from ..ranking import check_grades, signed_times
-from ..recipe import check_choice
 from ..types import Batch
 from .class_numbers import encode
 from .fold_numbers import group_numbers

@@ -7,9 +7,9 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from .._node import struct
 from ..checks import matrix
 from ..numerics import power_of_two
-from ..recipe import struct
 from ..types import Array, SparseRows
 
 
@@ -79,7 +79,7 @@ class Scale:
                 "dense with x.toarray()"
             )
         return dataclasses.replace(
-            x, value=x.value / self.width.at[x.index].get(mode="promise_in_bounds")
+            x, value=x.value / jnp.asarray(self.width).at[x.index].get(mode="promise_in_bounds")
         )
 
 

@@ -1,6 +1,6 @@
 """Decomposition of a dual into blocks of rows, solved one at a time with a cache of kernel rows.
 
-`make_update` is one update. It solves the whole kernel matrix where rows are few
+`update` is one update. It solves the whole kernel matrix where rows are few
 (`whole_matrix`); else `solve_all` repeats `working_set_step`: `select_working_set`, then
 `smo_step.solve` or, for sets of over 512 rows, `solve_by_blocks`, then `kernel_cache.subtract`.
 """
@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..checks import check_whole
+from .._node import register
+from ..checks import check_whole, integer
 from ..kernels import holds_precomputed, matvec
 from ..numerics import dot, top_k_index, two_sum
-from ..recipe import register
 from ..types import Array, Batch
 from . import kernel_cache, whole_matrix
 from .dual_qp import (
@@ -184,44 +184,47 @@ def solve_all(task: Task, row_limit: int, by_blocks: bool, progress: Progress) -
     return end._replace(state=end.state._replace(dual=shift_grad(end.state.dual, shift)))
 
 
-def make_update(
-    stop: str, bias: str, working_set: int | None, memory: int | None, rounds: float
-) -> Callable:
-    """The function of one update: steps on the whole matrix if the rows are few, else blocks.
+def update(
+    qp: Any,
+    tol: Array,
+    state: DecompositionState,
+    x: Array,
+    y: Array,
+    stop: str,
+    bias: str,
+    limits: tuple[int | None, int | None, float],
+) -> tuple[DecompositionState, Array]:
+    """The state after an update, and its kernel evaluations.
+
+    It makes steps on the whole matrix if the rows are few, else blocks. State and rows are without
+    derivatives.
 
     Args:
-        stop: as of `decomposition`.
+        qp: `Problem`, or `nu_qp.NuProblem`.
+        tol: () the residual to stop at.
+        state: before the update.
+        x: (n, d) all rows.
+        y: (n,) targets.
+        stop: as of `whole_matrix.make_solver`.
         bias: "free", "none", or "parts" for the problems of `nu_qp`.
-        working_set: as of `decomposition`.
-        memory: as of `decomposition`.
-        rounds: as of `decomposition`.
-
-    Returns:
-        A function qp, tol, state, x, y -> state, evals. State and rows are without derivatives.
+        limits: working_set, memory and rounds, as of `decomposition`.
     """
-    solve_whole = whole_matrix.make_solver(stop, bias)
+    n, (working_set, memory, rounds) = y.shape[0], limits
+    most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
+    is_given = holds_precomputed(qp.kernel)
+    most_rows = whole_matrix.MAX_GIVEN if is_given else whole_matrix.MAX_ROWS
+    limit = 2**31 if memory is None else memory
+    if working_set is None and whole_matrix.fits(x, limit, most_rows):
+        per_round = 100 * n  # as many as a block of n rows may take
+        steps = jnp.minimum(most, (2**31 - 1) // per_round) * per_round
+        own = qp, tol, steps, state.dual, y
+        dual, residual, _ = whole_matrix.make_solver(stop, bias)((qp.kernel, x), own)
+        evals = jnp.asarray(float(n * n), y.dtype)
+        return state._replace(dual=dual, residual=residual), evals
     cache_memory = MEMORY if memory is None else memory
     solve_sets = make_solver(stop, bias, cache_memory, by_blocks=working_set is None)
-    limit = 2**31 if memory is None else memory
-
-    def update(
-        qp: Any, tol: Array, state: DecompositionState, x: Array, y: Array
-    ) -> tuple[DecompositionState, Array]:
-        n = y.shape[0]
-        most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
-        is_given = holds_precomputed(qp.kernel)
-        most_rows = whole_matrix.MAX_GIVEN if is_given else whole_matrix.MAX_ROWS
-        if working_set is None and whole_matrix.fits(x, limit, most_rows):
-            per_round = 100 * n  # as many as a block of n rows may take
-            steps = jnp.minimum(most, (2**31 - 1) // per_round) * per_round
-            own = qp, tol, steps, state.dual, y
-            dual, residual, _ = solve_whole((qp.kernel, x), own)
-            evals = jnp.asarray(float(n * n), y.dtype)
-            return state._replace(dual=dual, residual=residual), evals
-        new, rows_computed = solve_sets(qp, tol, most, state, x, y)
-        return new, rows_computed.astype(y.dtype) * n
-
-    return update
+    new, rows_computed = solve_sets(qp, tol, most, state, x, y)
+    return new, rows_computed.astype(y.dtype) * n
 
 
 @functools.cache
@@ -343,9 +346,9 @@ def init_working_set(data: Batch, working_set: int | None) -> Array:
 
 
 def check_memory(memory: int | None) -> None:
-    """Raise ValueError for bytes of a cache that are not a whole number of at least 0."""
-    if memory is not None and (not isinstance(memory, int) or memory < 0):
-        raise ValueError(f"memory must be a whole number of bytes, got {memory!r}: write int(4e9)")
+    """Raise ValueError for a negative number of bytes."""
+    if memory is not None:
+        integer("memory", memory, 0, 2**62)
 
 
 def check_options(working_set: int | None, memory: int | None, rounds: float) -> None:
@@ -354,9 +357,7 @@ def check_options(working_set: int | None, memory: int | None, rounds: float) ->
     Raises:
         ValueError: one of the arguments is not what `decomposition` takes.
     """
-    if working_set is not None and (
-        not isinstance(working_set, int) or working_set < 4 or working_set % 4
-    ):
+    if working_set is not None and (working_set < 4 or working_set % 4):
         raise ValueError(f"working_set must be a multiple of 4, got {working_set!r}")
     check_memory(memory)
     check_whole("rounds", rounds)

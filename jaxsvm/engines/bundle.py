@@ -26,16 +26,16 @@ Reference: C. Teo, S. Vishwanathan, A. Smola, Q. Le, Bundle methods for regulari
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .._node import cast, register
 from ..checks import integer
 from ..implicit import without_derivatives
-from ..losses import crammer_singer, hinge
+from ..losses import crammer_singer_loss, hinge_loss
 from ..models import Linear, OneVsRest
 from ..numerics import (
     affine,
@@ -48,10 +48,9 @@ from ..numerics import (
     packed_by_reference,
     pairwise_sum,
 )
-from ..recipe import Recipe, as_static, cast, check_choice, register, unwrap_static
 from ..risks import Risk, best_bias, risk_of
 from ..samplers import whole
-from ..types import AnyLoss, Array, Batch, Hooks, Info, Scalar, Solver
+from ..types import AnyLoss, Array, Batch, Info, JointLoss, Scalar, Solver
 from .conjugate import ROUNDINGS
 from .line_search import UNIT, Line, exact_step, slope_step
 from .min_norm_point import nearest_point
@@ -148,7 +147,7 @@ class Problem(NamedTuple):
         """`search` along one ray of weights and biases."""
         change = jax.tree.map(lambda a, b: b - a, a, b)
         cross, square = dot(a.w, change.w), dot(change.w, change.w)
-        if is_loss(self.loss, hinge):
+        if isinstance(self.loss, hinge_loss):
             t = exact_step(self._hinge_line(cross, square, a, b))
         else:
             t = slope_step(lambda t: self._slope(cross, square, a, change, t), self.lam * square)
@@ -181,18 +180,10 @@ def make_problem(
     lam: Scalar, loss: Any, bias: str, classes: int | None, data: Batch, weight: Array
 ) -> Problem:
     """The objective over the rows of `data` with weights (n,), in the dtype of those."""
-    number, static_loss = cast((lam, as_static(loss)), weight.dtype)
-    data = data._replace(weight=weight)
-    number, static_loss, data = without_derivatives(
-        "cutting planes", (jnp.asarray(number), static_loss, data)
-    )
-    loss = unwrap_static(static_loss)
+    lam, loss = cast((lam, loss), weight.dtype)
+    given = jnp.asarray(lam), loss, data._replace(weight=weight)
+    number, loss, data = without_derivatives("cutting planes", given)
     return Problem(number, data, loss, bias, classes, risk_of(loss, data))
-
-
-def columns_of(data: Batch, bias: str, classes: int | None) -> int:
-    """p, the number of weights."""
-    return (data.x.shape[-1] + (bias == "feature")) * (classes or 1)
 
 
 def no_planes(size: int, columns: int, dtype: Any, rows: int = 0) -> Planes:
@@ -302,59 +293,59 @@ def info_of(
     )
 
 
-def linear_model(point: Point, bias: str, classes: int | None) -> Linear | OneVsRest:
-    """The linear model of a point; of several classes one for each."""
-    w = point.w if classes is None else point.w.reshape(classes, -1)
-    b = jnp.broadcast_to(point.b, w.shape[:-1])
-    if bias == "feature":
-        w, b = w[..., :-1], w[..., -1]
-    return Linear(w, b, bias) if classes is None else OneVsRest(Linear(w, b, bias), (True, True))
+class BundleSolver(Solver):
+    """Cutting planes on all rows; a state holds the point of its model as `best`."""
 
+    lam: float
+    loss: AnyLoss
+    planes: int
+    bias: str
+    classes: int | None
 
-def bundle_solver(
-    init: Callable, update: Callable, loss: AnyLoss, bias: str, classes: int | None
-) -> Solver:
-    """A solver on all rows whose state holds its model's point as `best`."""
+    needs_all_rows = True
+    sampler = whole()
 
-    def model(state: Any, data: Batch | None = None) -> Linear | OneVsRest:
-        return linear_model(state.best, bias, classes)
+    def check_problem(self) -> None:
+        """Raise ValueError for fields that do not go together, with what to take instead."""
+        integer("planes", self.planes, 2)
+        if isinstance(self.loss, crammer_singer_loss) != (self.classes is not None):
+            raise ValueError(
+                "classes=k and loss=losses.crammer_singer belong together, got "
+                f"classes={self.classes!r} and loss={self.loss!r}"
+            )
+        if self.classes is None:
+            return
+        integer("classes", self.classes, 2)
+        if self.bias == "free":
+            raise ValueError(
+                "a free bias of several classes is not supported: take bias='feature' or "
+                "bias='none'"
+            )
 
-    targets = classes or ("labels" if loss.labels else "real")
-    validate = getattr(loss, "validate", None)
-    layout = packed_by_reference if classes is None else (lambda data: data)
-    return Solver(
-        init,
-        update,
-        model,
-        whole(),
-        True,
-        targets=targets,
-        hooks=Hooks(layout=layout, validate=validate),
-    )
+    @property
+    def targets(self) -> Any:
+        return self.classes or ("labels" if self.loss.labels else "real")
 
+    def layout(self, data: Batch) -> Batch:
+        return packed_by_reference(data) if self.classes is None else data
 
-def check_problem(loss: AnyLoss, planes: int, bias: str, classes: int | None) -> None:
-    """Check that a loss, a number of planes, a bias and a number of classes go together.
+    def validate(self, data: Batch) -> None:
+        if isinstance(self.loss, JointLoss):
+            self.loss.validate(data)
 
-    Raises:
-        ValueError: with what to take instead.
-    """
-    integer("planes", planes, 2)
-    check_choice("bias", bias, ("none", "feature", "free"))
-    if is_loss(loss, crammer_singer) != (classes is not None):
-        raise ValueError(
-            "classes=k and loss=losses.crammer_singer belong together, got "
-            f"classes={classes!r} and loss={loss!r}"
-        )
-    if classes is None:
-        return
-    integer("classes", classes, 2)
-    if bias == "free":
-        raise ValueError(
-            "a free bias of several classes is not supported: take bias='feature' or bias='none'"
-        )
+    def problem(self, data: Batch, weight: Array) -> Problem:
+        """The objective over rows with weights (n,)."""
+        return make_problem(self.lam, self.loss, self.bias, self.classes, data, weight)
 
+    def columns(self, data: Batch) -> int:
+        """p, the number of weights."""
+        return (data.x.shape[-1] + (self.bias == "feature")) * (self.classes or 1)
 
-def is_loss(loss: Any, other: Any) -> bool:
-    """Whether both come from the same factory of `losses`."""
-    return isinstance(loss, Recipe) and loss.spec[0] is other.spec[0]
+    def model(self, state: Any, data: Batch | None = None) -> Linear | OneVsRest:
+        point, k = state.best, self.classes
+        w = point.w if k is None else point.w.reshape(k, -1)
+        b = jnp.broadcast_to(point.b, w.shape[:-1])
+        if self.bias == "feature":
+            w, b = w[..., :-1], w[..., -1]
+        linear = Linear(w, b, self.bias)
+        return linear if k is None else OneVsRest(linear, (True, True))

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .._node import register
 from ..kernels import Kernel, matvec
 from ..numerics import any_under_vmap, dot
-from ..recipe import register
 from ..types import Array, Scalar
 
 REFRESH = 64  # steps between two computations of a function's values from its coefficients

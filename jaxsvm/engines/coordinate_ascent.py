@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
 import chex
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .._node import node, positive, register
 from ..numerics import (
     accum_dtype,
     count,
@@ -17,19 +19,19 @@ from ..numerics import (
     rounding_of_sums,
     scatter_set,
 )
-from ..recipe import register, require
 from ..samplers import epochs
 from ..types import (
     Array,
     Batch,
-    Hooks,
     Info,
     Loss,
+    Model,
     Scalar,
     Solver,
     Space,
     State,
     drawn,
+    require,
     take,
 )
 
@@ -67,15 +69,60 @@ def dual_coef(state: CoordinateState) -> Array:
     return scatter_set(state.coef, *state.pending[:2])
 
 
-def coordinate(
-    loss: Loss,
-    C: Scalar,
-    space: Space,
-    *,
-    start: Array | None = None,
-    model: Callable | None = None,
-    sampler: Any = None,
-) -> Solver:
+class CoordinateSolver(Solver):
+    """Maximise the dual along one coordinate at a time, as `coordinate`."""
+
+    loss: Loss
+    C: Any
+    start: Any = None  # (n,) initial dual variables alpha; None: zeros
+
+    @property
+    def space(self) -> Space:
+        """The function space of f."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        for field in ("dual_step", "conjugate"):
+            require(self.loss, field, "pegasos, ocas or subgradient, which need none")
+
+    @property
+    def sampler(self) -> Any:
+        return epochs(1)
+
+    @property
+    def needs_all_rows(self) -> bool:
+        return self.space.needs_all_rows
+
+    @property
+    def targets(self) -> str:
+        return "labels" if self.loss.labels else "real"
+
+    def layout(self, data: Batch) -> Batch:
+        return self.space.layout(data)
+
+    def init(self, key: Array, data: Batch) -> Any:
+        dtype, n, space = accum_dtype(data.x), data.y.shape[0], self.space
+        f, coef = space.zero(key, data), jnp.zeros(n, dtype)
+        if self.start is not None:
+            if jnp.shape(self.start) != (n,):
+                raise ValueError(
+                    f"start has shape {jnp.shape(self.start)}, expected one number for "
+                    f"each of the {n} rows"
+                )
+            sign = data.y.astype(dtype) if self.loss.labels else 1
+            coef = jnp.asarray(self.start, dtype) * sign
+            f = _lift(space, f, coef, data)
+        return _init_state(f, coef, data)
+
+    def update(self, state: Any, batch: Batch) -> tuple[Any, Info]:
+        return _update(self.loss, self.C, self.space, state, batch)
+
+    def model(self, state: Any, data: Batch | None = None) -> Model:
+        return self.space.model(state.f, data)
+
+
+@node
+class coordinate(CoordinateSolver):
     """Maximise the dual along one coordinate at a time.
 
         f = sum_i coef_i k(x_i, .);
@@ -94,7 +141,6 @@ def coordinate(
         C: (), weight of one row's loss relative to |w|^2 / 2, > 0.
         space: the function space of f.
         start: (n,) initial dual variables alpha; None: zeros.
-        model: (f, coef (n,), data) -> the model; None: the model of f by `space`.
         sampler: the default sampler; None: `epochs(1)`.
 
     Returns:
@@ -104,40 +150,13 @@ def coordinate(
         ValueError: a loss without `dual_step`; from `init`, `start` of another length than that of
             the data.
     """
-    for field in ("dual_step", "conjugate"):
-        require(loss, field, "pegasos, ocas or subgradient, which need none")
 
-    def init(key, data):
-        dtype, n = accum_dtype(data.x), data.y.shape[0]
-        f, coef = space.zero(key, data), jnp.zeros(n, dtype)
-        if start is not None:
-            if jnp.shape(start) != (n,):
-                raise ValueError(
-                    f"start has shape {jnp.shape(start)}, expected one number for "
-                    f"each of the {n} rows"
-                )
-            coef = jnp.asarray(start, dtype) * (data.y.astype(dtype) if loss.labels else 1)
-            f = _lift(space, f, coef, data)
-        return _init_state(f, coef, data)
-
-    def update(state, batch):
-        return _update(loss, C, space, state, batch)
-
-    def build_model(state, data=None):
-        return (
-            space.model(state.f, data) if model is None else model(state.f, dual_coef(state), data)
-        )
-
-    targets = "labels" if loss.labels else "real"
-    return Solver(
-        init,
-        update,
-        build_model,
-        sampler or epochs(1),
-        space.needs_all_rows,
-        targets=targets,
-        hooks=Hooks(layout=space.layout),
-    )
+    loss: Loss
+    C: float = positive()
+    space: Space
+    _: KW_ONLY
+    start: Array | None = None
+    sampler: Any = epochs(1)
 
 
 def _init_state(f: State, coef: Array, data: Batch) -> CoordinateState:
@@ -145,9 +164,9 @@ def _init_state(f: State, coef: Array, data: Batch) -> CoordinateState:
     n, dtype = coef.shape[0], coef.dtype
     return CoordinateState(
         coef=coef,
-        weight=data.weight.astype(dtype),
+        weight=jnp.array(data.weight, dtype),  # arrays of its own, as states are donated
         f=f,
-        pending=(jnp.zeros(1, jnp.int32), coef[:1], jnp.zeros(1, jnp.int32)),
+        pending=(jnp.zeros(1, jnp.int32), jnp.array(coef[:1]), jnp.zeros(1, jnp.int32)),
         support=count(coef != 0),
         rows=count(data.weight > 0),
         stamp=jnp.zeros(n, jnp.int32),

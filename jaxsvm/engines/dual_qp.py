@@ -20,8 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .._node import cast, register
 from ..implicit import at_bound, solution
-from ..kernels import Kernel, as_kernel, matvec
+from ..kernels import Kernel, matvec, rows_check
 from ..models import Expansion, expansion
 from ..numerics import (
     accum_dtype,
@@ -35,8 +36,17 @@ from ..numerics import (
     shards,
     two_sum,
 )
-from ..recipe import as_static, cast, check_choice, check_positive, register, unwrap_static
-from ..types import MOST_ROUNDINGS, Array, Batch, Info, Loss, Quadratic, Scalar
+from ..types import (
+    MOST_ROUNDINGS,
+    Array,
+    Batch,
+    Info,
+    Loss,
+    Quadratic,
+    Scalar,
+    Solver,
+    refuse_multiclass,
+)
 from .linear_dual import check_quadratic
 
 
@@ -88,12 +98,12 @@ class Problem(NamedTuple):
 
     C: Scalar  # ()
     kernel: Kernel
-    loss: Any  # `recipe.as_static` of a loss
+    loss: Loss
 
     @property
     def real_targets(self) -> bool:
         """Whether the targets are real numbers, which may lie far from 0."""
-        return not unwrap_static(self.loss).labels
+        return not self.loss.labels
 
     def dual(self, state: DualState, x: Array, y: Array) -> Dual:
         """The coefficients of a state with their derivatives, bounds and curvatures."""
@@ -101,7 +111,9 @@ class Problem(NamedTuple):
 
     def dual_from_diag(self, state: DualState, diag: Array, y: Array) -> Dual:
         """As `dual`, from the values k(x_i, x_i) (n,)."""
-        return dual_of(self.C, unwrap_static(self.loss), state, diag, y)
+        bounds = self.loss.quadratic(y, self.C * state.weight)
+        diag = diag if bounds.l2 is None else diag + bounds.l2
+        return Dual(state.coef, state.grad + state.compensation, bounds, diag)
 
     def feasible_start(self, state: DualState, product: Callable) -> tuple[DualState, int]:
         """The state itself: that of `init_state` is feasible."""
@@ -111,28 +123,45 @@ class Problem(NamedTuple):
         self, dual: Dual, weight: Array, y: Array, stop: str, bias: str, tol: Array
     ) -> Residual:
         """As `residual_of`, with the example weights (n,) in place of C."""
-        return residual_of(dual, y, self.C * weight, unwrap_static(self.loss), stop, bias, tol)
+        return residual_of(dual, y, self.C * weight, self.loss, stop, bias, tol)
 
 
-def dual_of(C: Scalar, loss: Any, state: DualState, diag: Array, y: Array) -> Dual:
-    """As `Problem.dual_from_diag`."""
-    bounds = loss.quadratic(y, C * state.weight)
-    diag = diag if bounds.l2 is None else diag + bounds.l2
-    return Dual(state.coef, state.grad + state.compensation, bounds, diag)
+class QpSolver(Solver):
+    """A solver of the quadratic program of a kernel machine."""
 
+    C: Any
+    kernel: Kernel
+    loss: Loss
+    bias: Any  # "free" or "none"
+    start: Array | None  # (n,) initial alpha; None: zeros
 
-def make_qp(C: Scalar, kernel: Any, loss: Loss, bias: str, start: Array | None) -> Problem:
-    """The quadratic program, after checks of its arguments and of `start`.
+    needs_all_rows = True
 
-    Raises:
-        ValueError: C not a scalar above 0; another bias; a loss whose dual is not quadratic; a
-            start that is not finite.
-    """
-    check_start(start)
-    check_positive(C=C)
-    check_choice("bias", bias, ("free", "none"))
-    check_quadratic(loss)
-    return Problem(C, as_kernel(kernel), as_static(loss))
+    @property
+    def qp(self) -> Problem:
+        """The quadratic program."""
+        return Problem(self.C, self.kernel, self.loss)
+
+    def check(self) -> None:
+        check_start(self.start)
+        refuse_multiclass("loss", self.loss)
+        check_quadratic(self.loss)
+        self.check_own()
+
+    def check_own(self) -> None:
+        """Raise ValueError for fields of a subclass that cannot be."""
+
+    @property
+    def targets(self) -> str:
+        return "labels" if self.loss.labels else "real"
+
+    def layout(self, data: Batch) -> Batch:
+        return self.kernel.layout(data)
+
+    def validate(self, data: Batch) -> None:
+        check = rows_check(self.kernel)
+        if check is not None:
+            check(data)
 
 
 def check_start(start: Array | None) -> None:
@@ -150,10 +179,8 @@ def init_state(qp: Problem, bias: str, data: Batch, start: Array | None) -> Dual
     Raises:
         ValueError: start of another length than the data.
     """
-    dtype, n = accum_dtype(data.x), data.y.shape[0]
-    loss = unwrap_static(qp.loss)
-    # constants of a jitted caller are NumPy arrays
-    weight, y = map(jnp.asarray, cast((data.weight, data.y), dtype))
+    dtype, n, loss = accum_dtype(data.x), data.y.shape[0], qp.loss
+    weight, y = jnp.array(data.weight, dtype), jnp.array(data.y, dtype)
     coef, grad = jnp.zeros(n, dtype), y
     if start is not None:
         if jnp.shape(start) != (n,):
@@ -178,7 +205,7 @@ def step_info(
     before, after = (qp.dual(state, x, y) for state in states)
     score, weight = scores(before, y, intercept(before, bias)), states[0].weight
     return Info(
-        loss=jnp.sum(weight * unwrap_static(qp.loss).value(score, y))
+        loss=jnp.sum(weight * qp.loss.value(score, y))
         / jnp.maximum(jnp.sum(weight), jnp.finfo(y.dtype).tiny),
         residual=residual,
         progress=dual_gain(before, after),
@@ -188,12 +215,13 @@ def step_info(
     )
 
 
-def build_model(qp: Problem, bias: str, state: DualState, data: Batch) -> Expansion:
+def build_model(qp: Problem, bias: str, state: DualState, data: Batch | None) -> Expansion:
     """The model of a state; its derivatives are those of the exact solution."""
     model = expansion(qp.kernel, state.coef, data, bias)
+    assert data is not None  # `expansion` refuses None
     qp = cast(qp, state.coef.dtype)
     b = stop_gradients(intercept(qp.dual(state, data.x, data.y.astype(state.coef.dtype)), bias))
-    coef, b = solution(state.coef, b, qp.kernel, data, qp.C, unwrap_static(qp.loss), bias)
+    coef, b = solution(state.coef, b, qp.kernel, data, qp.C, qp.loss, bias)
     return dataclasses.replace(model, coef=coef, b=b)
 
 

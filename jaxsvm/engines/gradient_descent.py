@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import chex
 import jax
@@ -11,12 +12,13 @@ import jax.numpy as jnp
 import optax
 
 from .. import projections
+from .._node import node, register, static
 from ..averaging import averaged_params
+from ..checks import check_choice
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot
-from ..recipe import check_choice, check_loss_values, register
 from ..samplers import uniform
-from ..types import Array, Batch, Info, Loss, Scalar, Solver
+from ..types import Array, Batch, Info, Loss, Scalar, Solver, SparseRows
 
 BIASES = ("none", "feature", "free")
 
@@ -86,16 +88,100 @@ def rows_in(batch: Batch) -> Array:
     return jnp.maximum(jnp.sum((batch.weight > 0).astype(batch.weight.dtype)), 1)
 
 
-def gradient(
-    loss: Loss,
-    tx: optax.GradientTransformation | Callable,
-    *,
-    bias: str = "none",
-    data_stats: Callable | None = None,
-    sampler: Any = None,
-    residual: Callable = violation,
-    residual_of: str = "batch",
-) -> Solver:
+class GradientSolver(Solver):
+    """Minimise a regularised mean loss of linear scores with the optax chain of a subclass.
+
+        f_i = <w, x_i> + b;   g = sum_i weight_i slope(f_i, y_i) (x_i, 1) / count(weight > 0);
+        (w, b) += chain(g)
+
+    The regulariser is part of the chain. A chain with extra arguments receives `active`, whether
+    any row of the batch has a nonzero slope. With `average_iterates` in it, the model is the
+    average.
+    """
+
+    loss: Loss
+
+    @property
+    def bias(self) -> str:
+        """The bias: "none", "feature" (a weight on a constant feature 1) or "free"."""
+        return "none"
+
+    def chain(self, stats: Any) -> optax.GradientTransformation:
+        """The chain, for the statistics of the rows."""
+        raise NotImplementedError
+
+    def stats(self, data: Batch) -> Any:
+        """Numbers of the rows (norms, bounds), stored in the state, that configure the chain."""
+        return ()
+
+    @property
+    def sparse_steps(self) -> Any:
+        """The same steps for sparse rows at less cost, as `ScaledSteps`; None: there are none."""
+        return None
+
+    def residual(self, grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:
+        """The stopping criterion."""
+        return violation(grads, params, slope, batch)
+
+    @property
+    def sampler(self) -> Any:
+        return uniform(1)
+
+    @property
+    def residual_of(self) -> str:
+        return "batch"
+
+    @property
+    def targets(self) -> str:
+        return "labels" if self.loss.labels else "real"
+
+    def init(self, key: Array, data: Batch) -> Any:
+        if self.sparse_steps is not None and isinstance(data.x, SparseRows):
+            return self.sparse_steps.init(data)
+        dtype, stats = accum_dtype(data.x), self.stats(data)
+        b = None if self.bias == "none" else jnp.zeros((), dtype)
+        params = Weights(jnp.zeros(data.x.shape[-1], dtype), b)
+        return GradientState(params, self.chain(stats).init(params), stats)
+
+    def update(self, state: Any, batch: Batch) -> tuple[Any, Info]:
+        if not isinstance(state, GradientState):
+            return self.sparse_steps.update(state, batch)
+        w, b = state.params
+        chex.assert_shape(batch.x, (*batch.y.shape, *w.shape))
+        score = dot(batch.x, w) if b is None else dot(batch.x, w) + b
+        slope, size = self.loss.slope(score, batch.y), rows_in(batch)
+        rate = batch.weight * slope / size
+        grads = Weights(dot(rate, batch.x), None if b is None else jnp.sum(rate))
+        chain = optax.with_extra_args_support(self.chain(state.numbers))
+        try:
+            updates, opt = chain.update(grads, state.opt, state.params, active=jnp.any(rate != 0))
+        except TypeError as error:
+            if "keyword-only argument" not in str(error):
+                raise
+            raise TypeError(
+                f"tx must be a chain of gradients alone, and this one needs more ({error}): take "
+                "one such as optax.sgd(0.1), or jaxsvm.newton(lam) for an exact solution"
+            ) from error
+        params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
+        info = Info(
+            loss=jnp.sum(batch.weight * self.loss.value(score, batch.y)) / size,
+            residual=self.residual(grads, state.params, slope, batch),
+            progress=jnp.zeros_like(score),
+            index=batch.index,
+            support=jnp.full((), w.shape[0], jnp.int32),
+            evals=count(batch.weight > 0),
+        )
+        return GradientState(params, opt, state.numbers), info
+
+    def model(self, state: Any, data: Batch | None = None) -> Linear:
+        if not isinstance(state, GradientState):
+            return self.sparse_steps.model(state)
+        w, b = averaged_params(state.opt, state.params)
+        return Linear(w, jnp.zeros((), w.dtype) if b is None else b, self.bias)
+
+
+@node
+class gradient(GradientSolver):
     """Minimise a regularised mean loss of linear scores with an optax chain.
 
         f_i = <w, x_i> + b;   g = sum_i weight_i slope(f_i, y_i) (x_i, 1) / count(weight > 0);
@@ -122,57 +208,18 @@ def gradient(
     Raises:
         TypeError: in `update`, a chain that needs values of the objective, such as `optax.lbfgs`.
     """
-    check_choice("bias", bias, BIASES)
-    chain = lambda numbers: optax.with_extra_args_support(tx if data_stats is None else tx(numbers))
 
-    def init(key, data):
-        check_loss_values("loss", loss)
-        dtype = accum_dtype(data.x)
-        params = Weights(
-            jnp.zeros(data.x.shape[-1], dtype), None if bias == "none" else jnp.zeros((), dtype)
-        )
-        stats = () if data_stats is None else data_stats(data)
-        return GradientState(params, chain(stats).init(params), stats)
+    loss: Loss
+    tx: Any = static()
+    _: KW_ONLY
+    bias: Literal["none", "feature", "free"] = "none"
+    data_stats: Callable | None = None
+    sampler: Any = uniform(1)
+    residual: Callable = violation
+    residual_of: Literal["batch", "data"] = "batch"
 
-    def update(state, batch):
-        w, b = state.params
-        chex.assert_shape(batch.x, (*batch.y.shape, *w.shape))
-        score = dot(batch.x, w) if b is None else dot(batch.x, w) + b
-        size = rows_in(batch)
-        slope = loss.slope(score, batch.y)
-        row_gradient = batch.weight * slope / size
-        grads = Weights(dot(row_gradient, batch.x), None if b is None else jnp.sum(row_gradient))
-        try:
-            updates, opt = chain(state.numbers).update(
-                grads, state.opt, state.params, active=jnp.any(row_gradient != 0)
-            )
-        except TypeError as error:
-            if "keyword-only argument" not in str(error):
-                raise
-            raise TypeError(
-                f"tx must be a chain of gradients alone, and this one needs more ({error}): take "
-                "one such as optax.sgd(0.1), or jaxsvm.newton(lam) for an exact solution"
-            ) from error
-        params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
-        info = Info(
-            loss=jnp.sum(batch.weight * loss.value(score, batch.y)) / size,
-            residual=residual(grads, state.params, slope, batch),
-            progress=jnp.zeros_like(score),
-            index=batch.index,
-            support=jnp.full((), w.shape[0], jnp.int32),
-            evals=count(batch.weight > 0),
-        )
-        return GradientState(params, opt, state.numbers), info
+    def chain(self, stats: Any) -> optax.GradientTransformation:
+        return self.tx if self.data_stats is None else self.tx(stats)
 
-    def model(state, data=None):
-        w, b = averaged_params(state.opt, state.params)
-        return Linear(w, jnp.zeros((), w.dtype) if b is None else b, bias)
-
-    return Solver(
-        init,
-        update,
-        model,
-        sampler or uniform(1),
-        residual_of=residual_of,
-        targets="labels" if loss.labels else "real",
-    )
+    def stats(self, data: Batch) -> Any:
+        return () if self.data_stats is None else self.data_stats(data)

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..numerics import fast_max, fast_min, is_traced, pairwise_sum
-from ..recipe import check_scalars
 from ..types import Array, Scalar
 from .conjugate import FunctionValues, InnerProductSpace
 
@@ -241,22 +240,9 @@ def bounded_step(
     return step, jnp.where(jnp.isfinite(outside), outside, 0)
 
 
-def check_constants(m_L: float, m_R: float, *, apart: bool = False) -> None:
-    """Check the constants of `bounded_step`.
-
-    Args:
-        m_L: sufficient decrease, as a fraction of the squared norm, in (0, 1).
-        m_R: largest remaining slope, as a fraction of the squared norm, in (0, 1).
-        apart: allow m_L > m_R; structure.
-
-    Raises:
-        ValueError: m_L or m_R not between 0 and 1; m_L above m_R.
-    """
-    for name, value in (("m_L", m_L), ("m_R", m_R)):
-        check_scalars(**{name: value})
-        if not is_traced(value) and not 0 < float(value) < 1:
-            raise ValueError(f"{name} must lie between 0 and 1, got {float(value):g}")
-    if not apart and not is_traced(m_L, m_R) and float(m_L) > float(m_R):
+def check_constants(m_L: float, m_R: float) -> None:
+    """Raise ValueError for constants of `bounded_step` that are known, and m_L above m_R."""
+    if not is_traced(m_L, m_R) and float(m_L) > float(m_R):
         raise ValueError(
             "m_L must be at most m_R, or some steps are neither short nor long enough and the "
             f"search has no end: got m_L={float(m_L):g}, m_R={float(m_R):g}"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from .._node import cast
 from ..checks import check_whole
 from ..implicit import simplex_solution, solution
 from ..kernels import linear
 from ..numerics import dot, pairwise_sum, row_loops, sqnorms
-from ..recipe import check_choice, check_positive, unwrap_static
-from ..types import Array, Batch, Loss, Quadratic, Scalar, SparseRows
+from ..samplers import whole
+from ..types import Array, Batch, Info, Loss, Quadratic, Scalar, Solver, SparseRows
 from .coordinate_descent import put_row, row_at
 
 COLUMNS = 1000  # a factorisation of more takes longer than the passes of other methods
@@ -30,23 +31,38 @@ def check_quadratic(loss: Loss) -> None:
         )
 
 
-def check_arguments(
-    C: Scalar, loss: Loss, bias: str, tol: Scalar, rounds: Scalar, biases: tuple[str, ...]
-) -> None:
-    """Raise ValueError for arguments that no solver of a linear dual takes.
-
-    Args:
-        C: above 0.
-        loss: one whose dual is quadratic.
-        bias: one of `biases`.
-        tol: above 0.
-        rounds: a whole number from 1 to `MOST_ROUNDS`.
-        biases: of the solver.
-    """
-    check_positive(C=C, tol=tol)
-    check_choice("bias", bias, biases)
+def check_arguments(loss: Loss, rounds: Scalar) -> None:
+    """Raise ValueError for a loss whose dual is not quadratic, or a wrong number of rounds."""
     check_whole("rounds", rounds, most=MOST_ROUNDS)
     check_quadratic(loss)
+
+
+class LinearDualSolver(Solver):
+    """A method for the dual of a linear machine; an update ends once the gap is at most `tol`."""
+
+    C: float
+    loss: Loss
+    tol: float | None
+    rounds: float
+    usual_tol: ClassVar[float]  # where `tol` is None
+
+    needs_all_rows = True
+    sampler = whole()
+
+    def check(self) -> None:
+        check_arguments(self.loss, self.rounds)
+
+    @property
+    def targets(self) -> str:
+        return "labels" if self.loss.labels else "real"
+
+    @property
+    def iterates_to(self) -> Any:
+        return self.usual_tol if self.tol is None else self.tol
+
+    def numbers(self, dtype: Any) -> tuple:
+        """C, the tolerance, the number of rounds and the loss, for an update."""
+        return cast((self.C, self.iterates_to, self.rounds, self.loss), dtype)
 
 
 def check_columns(caller: str, columns: int, instead: str) -> None:
@@ -68,6 +84,18 @@ def clip_rounds(rounds: Scalar) -> Array:
     return jnp.clip(jnp.asarray(rounds), 1, MOST_ROUNDS).astype(jnp.int32)
 
 
+def parameters_of(C: Scalar, loss: Loss | None, data: Batch, dtype: Any) -> tuple:
+    """x (n, d), which may be sparse, y (n,), weight (n,), C () and the loss."""
+    numbers = cast((data.y, data.weight, C, loss), dtype)
+    return data.x, *jax.tree.map(jnp.asarray, numbers)
+
+
+def info_of(loss: Array, residual: Array, support: Array, evals: Array) -> Info:
+    """What an update on all rows reports."""
+    index = jnp.full(1, -1, jnp.int32)
+    return Info(loss, residual, jnp.zeros(1, residual.dtype), index, support, evals)
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def attach_derivatives(bias: str, w: Array, coef: Array, parameters: tuple) -> Array:
     """The weights w, with the derivatives of the exact solution in the parameters.
@@ -78,8 +106,7 @@ def attach_derivatives(bias: str, w: Array, coef: Array, parameters: tuple) -> A
             (k, p).
         coef: (n,) signed dual coefficients, exactly on those of their bounds that are active; of k
             classes (n, k), as `implicit.simplex_solution` has them.
-        parameters: x (n, d), which may be sparse, y (n,), weight (n,), C () and the loss, as
-            `as_static` returns it.
+        parameters: as `parameters_of` returns them.
 
     Returns:
         w. Without differentiation nothing is computed.
@@ -102,7 +129,7 @@ def _derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Array, Arra
             return dot(simplex_solution(coef, linear(), data, C).T, x)
         b = w[-1] if bias == "free" else jnp.zeros((), w.dtype)
         kind = "free" if bias == "free" else "none"
-        attached, b = solution(coef, b, linear(), data, C, unwrap_static(loss), kind)
+        attached, b = solution(coef, b, linear(), data, C, loss, kind)
         weights = dot(attached, x)
         return jnp.concatenate([weights, b[None]]) if bias == "free" else weights
 

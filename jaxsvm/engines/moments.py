@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from .._node import register
 from ..numerics import dot, fold_rows, two_sum
-from ..recipe import register
 from ..types import Array, SparseRows
 
 BLOCK = 512  # rows whose products are added without compensation
@@ -40,8 +40,8 @@ class Moments(NamedTuple):
 
 def no_moments(q: int, dtype: Any) -> Moments:
     """The moments of no rows."""
-    zero = jnp.zeros((q, q), dtype)
-    return Moments(jnp.zeros((), dtype), jnp.zeros(q, dtype), zero, zero)
+    gram, compensation = (jnp.zeros((q, q), dtype) for _ in range(2))  # each a buffer of its own
+    return Moments(jnp.zeros((), dtype), jnp.zeros(q, dtype), gram, compensation)
 
 
 def add_rows(moments: Moments, rows: Array, weight: Array, centred: bool) -> Moments:

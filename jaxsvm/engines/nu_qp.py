@@ -9,7 +9,6 @@ for every free coefficient of part k. With levels m
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,9 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .._node import cast, register
 from ..checks import number
 from ..implicit import parts_solution
-from ..kernels import Kernel, as_kernel, rows_check
+from ..kernels import Kernel, rows_check
 from ..models import Expansion, expansion
 from ..numerics import accum_dtype, count, fast_max, fast_min, is_traced, norm, rounding_of_sums
 from ..objectives.nu_problems import (
@@ -32,9 +32,8 @@ from ..objectives.nu_problems import (
     quantile,
     signs_of,
 )
-from ..recipe import cast, check_positive, register
 from ..samplers import whole
-from ..types import Array, Batch, Hooks, Info, Quadratic, Scalar, Solver
+from ..types import Array, Batch, Info, Quadratic, Solver
 from . import blocks
 from .blocks import DecompositionState
 from .dual_qp import (
@@ -114,7 +113,7 @@ class NuProblem(NamedTuple):
         `start`. Any other state stays.
 
         Args:
-            state: from `init_state`, or after an update.
+            state: from `NuSolver.init`, or after an update.
             product: the function c -> K c, (n,) -> (n,).
         """
         n = state.grad.shape[0]
@@ -186,26 +185,6 @@ def best_offset(dual: Dual, weight: Array, nu: Array) -> Array:
     return jnp.where(any_free, quantile(dual.grad, weight, nu), levels(dual))
 
 
-def init_state(form: str, data: Batch, start: Array | None, working_set: int | None) -> NuState:
-    """The initial state, of zeros: the first update begins at a feasible point.
-
-    Raises:
-        ValueError: start of another length than the data.
-    """
-    dtype, n = accum_dtype(data.x), data.y.shape[0]
-    if start is not None and jnp.shape(start) != (n,):
-        raise ValueError(
-            f"start has shape {jnp.shape(start)}, expected one number for each of the {n} rows"
-        )
-    k = 1 if form == "one_class" else 2
-    zero, infinite = jnp.zeros(n, dtype), jnp.full(k, jnp.inf, dtype)
-    grad = jnp.asarray(data.y, dtype) if form == "nu_svr" else zero
-    weight = jnp.asarray(data.weight, dtype)
-    dual = DualState(jnp.zeros((k, n), dtype), grad, zero, infinite, weight)
-    inner = DecompositionState(dual, blocks.init_working_set(data, working_set), infinite[0])
-    return stop_gradients(NuState(inner, jnp.zeros(k, dtype)))
-
-
 def step_info(parts: Parts, C: Array, states: tuple, residual: Array, evals: Array) -> Info:
     """The step information of a step between two states `(before, after)`.
 
@@ -228,118 +207,106 @@ def step_info(parts: Parts, C: Array, states: tuple, residual: Array, evals: Arr
     )
 
 
-def build_model(
-    form: str, nu: Scalar, C: Scalar, kernel: Kernel, state: NuState, data: Batch | None
-) -> Expansion:
-    """The model of a state; its derivatives are those of the exact solution."""
-    coef = state.inner.dual.coef
-    model = expansion(kernel, coef[0], data, "free")
-    assert data is not None  # `expansion` refuses None
-    nu, C, y, weight = cast((nu, C, data.y, data.weight), coef.dtype)
-    parts = make_parts(form, *map(jnp.asarray, (nu, C, y, weight)))
-    coef, level = parts_solution(coef, state.level, kernel, data.x, parts)
-    total, b = coef[0] if form == "one_class" else coef[0] + coef[1], jnp.mean(level)
-    if form == "nu_svc":
-        margin = (level[1] - level[0]) / 2
-        # the sums of coefficients times kernel values, of which the levels are, may cancel to 0
-        size = jnp.sqrt(jnp.abs(kernel.diag(data.x)).astype(b.dtype))
-        largest = jnp.maximum(jnp.max(jnp.abs(level)), norm(total * size) * jnp.max(size))
-        rounding = 8 * jnp.finfo(b.dtype).eps * largest
-        # a small margin below the violation may be 0 as well
-        violation = jnp.where(margin <= LEAST_UNIT, state.inner.residual, 0)
-        is_zero = margin <= jnp.maximum(rounding, violation)
-        margin = jnp.where(is_zero, jnp.ones_like(margin), margin)  # unscaled; nan stays
-        total, b = total / margin, b / margin
-    return dataclasses.replace(model, coef=total, b=b)
+class NuSolver(Solver):
+    """The solver of one of the problems, which is a subclass."""
 
+    form: str  # "nu_svc", "one_class" or "nu_svr"
+    stop: str = "violation"  # as of `NuProblem.residual`
+    nu: Any
+    C: Any = 1.0
+    kernel: Kernel
+    tol: Any
+    working_set: int | None
+    memory: int | None
+    rounds: Any
+    start: Array | None
 
-def check_nu(form: str, nu: Scalar, kernel: Kernel, data: Batch) -> None:
-    """Check on the host that nu is feasible, and a precomputed matrix symmetric.
+    needs_all_rows = True
+    sampler = whole()
 
-    Raises:
-        ValueError: nu above LIBSVM's limit for these labels and weights, or the matrix is not
-            symmetric.
-    """
-    check_kernel = rows_check(kernel)
-    if check_kernel is not None:
-        check_kernel(data)
-    y, weight = np.asarray(data.y), np.asarray(data.weight, np.float64)
-    if is_traced(nu) or np.ndim(nu) or not np.isin(y[weight > 0], (-1, 1)).all():
-        return
-    largest = float(largest_nu(form, y, weight))
-    if float(nu) > (1 + SLACK) * largest:
-        raise ValueError(
-            f"nu must be at most 2 min(n+, n-) / n = {largest:.6g} for the weights of these "
-            f"classes, got {float(nu):g}: choose a smaller nu, or balance the weights"
-        )
+    def check(self) -> None:
+        known = number("nu", self.nu)
+        if known is not None and not 0 < known <= 1:
+            raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
+        check_start(self.start)
+        blocks.check_options(self.working_set, self.memory, self.rounds)
 
+    @property
+    def iterates_to(self) -> Any:
+        return 1e-3 if self.tol is None else self.tol
 
-def make_solver(
-    form: str,
-    nu: float,
-    C: Scalar,
-    kernel: Any,
-    tol: float | None,
-    options: dict[str, Any],
-) -> Solver:
-    """The solver of one of the problems.
+    def layout(self, data: Batch) -> Batch:
+        return self.kernel.layout(data)
 
-    Args:
-        form: "nu_svc", "one_class" or "nu_svr".
-        nu: as of these factories.
-        C: as of `nu_svr`; 1 for the others.
-        kernel: as of these factories.
-        tol: as of these factories.
-        options: working_set, memory, rounds and start, as of these factories.
+    def validate(self, data: Batch) -> None:
+        """Raise ValueError for nu above LIBSVM's limit for these labels and weights.
 
-    Raises:
-        ValueError: as of these factories.
-    """
-    working_set, memory, rounds, start = (
-        options[name] for name in ("working_set", "memory", "rounds", "start")
-    )
-    known = number("nu", nu)
-    if known is not None and not 0 < known <= 1:
-        raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
-    tol = 1e-3 if tol is None else tol
-    check_positive(C=C, tol=tol)
-    check_start(start)
-    blocks.check_options(working_set, memory, rounds)
-    kernel = as_kernel(kernel)
-    solve = blocks.make_update(
-        {"nu_svc": "margin", "one_class": "offset"}.get(form, "violation"),
-        "parts",
-        working_set,
-        memory,
-        rounds,
-    )
+        Of a precomputed matrix, also where it is not symmetric.
+        """
+        check_kernel = rows_check(self.kernel)
+        if check_kernel is not None:
+            check_kernel(data)
+        y, weight = np.asarray(data.y), np.asarray(data.weight, np.float64)
+        if is_traced(self.nu) or np.ndim(self.nu) or not np.isin(y[weight > 0], (-1, 1)).all():
+            return
+        largest = float(largest_nu(self.form, y, weight))
+        if float(self.nu) > (1 + SLACK) * largest:
+            raise ValueError(
+                f"nu must be at most 2 min(n+, n-) / n = {largest:.6g} for the weights of these "
+                f"classes, got {float(self.nu):g}: choose a smaller nu, or balance the weights"
+            )
 
-    def update(state, batch):
-        dtype = state.level.dtype
-        numbers = stop_gradients(cast((nu, C, kernel, start, tol), dtype))
-        cast_nu, cast_C, cast_kernel, cast_start, cast_tol = numbers
-        y = batch.y.astype(dtype)
-        state, x, y = stop_gradients((state, cast_kernel.layout(batch).x, y))
+    def init(self, key: Array, data: Batch) -> NuState:
+        """The initial state, of zeros: the first update begins at a feasible point."""
+        dtype, n = accum_dtype(data.x), data.y.shape[0]
+        if self.start is not None and jnp.shape(self.start) != (n,):
+            raise ValueError(
+                f"start has shape {jnp.shape(self.start)}, expected one number for each of the "
+                f"{n} rows"
+            )
+        k = 1 if self.form == "one_class" else 2
+        grad = jnp.array(data.y, dtype) if self.form == "nu_svr" else jnp.zeros(n, dtype)
+        sums, weight = jnp.full(k, jnp.inf, dtype), jnp.array(data.weight, dtype)
+        dual = DualState(jnp.zeros((k, n), dtype), grad, jnp.zeros(n, dtype), sums, weight)
+        working = blocks.init_working_set(data, self.working_set)
+        inner = DecompositionState(dual, working, jnp.full((), jnp.inf, dtype))
+        return stop_gradients(NuState(inner, jnp.zeros(k, dtype)))
+
+    def update(self, state: NuState, batch: Batch) -> tuple[NuState, Info]:
+        dtype, one_class = state.level.dtype, self.form == "one_class"
+        numbers = self.nu, self.C, self.kernel, self.start, self.iterates_to
+        nu, C, kernel, start, tol = stop_gradients(cast(numbers, dtype))
+        y, limits = batch.y.astype(dtype), (self.working_set, self.memory, self.rounds)
+        state, x, y = stop_gradients((state, kernel.layout(batch).x, y))
         weight = state.inner.dual.weight
-        parts = make_parts(form, cast_nu, cast_C, y, weight)
-        qp = NuProblem(cast_kernel, parts, cast_start)
-        inner, evals = solve(qp, cast_tol, state.inner, x, y)
+        parts = make_parts(self.form, nu, C, y, weight)
+        qp = NuProblem(kernel, parts, start)
+        inner, evals = blocks.update(qp, tol, state.inner, x, y, self.stop, "parts", limits)
         dual = qp.dual_from_diag(inner.dual, jnp.zeros_like(y), y)  # levels do not read diag
-        largest = largest_nu(form, y, weight, jnp)
-        feasible = (cast_nu > 0) & (cast_nu <= (1 + SLACK) * largest)
-        one_class = form == "one_class"
-        level = best_offset(dual, weight, cast_nu) if one_class else levels(dual)
+        largest = largest_nu(self.form, y, weight, jnp)
+        feasible = (nu > 0) & (nu <= (1 + SLACK) * largest)
+        level = best_offset(dual, weight, nu) if one_class else levels(dual)
         new = NuState(inner, jnp.where(feasible, level, jnp.nan))
-        return new, step_info(parts, cast_C, (state, new), inner.residual, evals)
+        return new, step_info(parts, C, (state, new), inner.residual, evals)
 
-    return Solver(
-        lambda key, data: init_state(form, data, start, working_set),
-        update,
-        lambda state, data=None: build_model(form, nu, C, kernel, state, data),
-        whole(),
-        True,
-        targets={"nu_svc": "labels", "nu_svr": "real", "one_class": None}[form],
-        hooks=Hooks(
-            tol=tol, validate=functools.partial(check_nu, form, nu, kernel), layout=kernel.layout
-        ),
-    )
+    def model(self, state: NuState, data: Batch | None = None) -> Expansion:
+        """The model of a state; its derivatives are those of the exact solution."""
+        coef, kernel = state.inner.dual.coef, self.kernel
+        model = expansion(kernel, coef[0], data, "free")
+        assert data is not None  # `expansion` refuses None
+        numbers = cast((self.nu, self.C, data.y, data.weight), coef.dtype)
+        parts = make_parts(self.form, *map(jnp.asarray, numbers))
+        coef, level = parts_solution(coef, state.level, kernel, data.x, parts)
+        total, b = jnp.sum(coef, axis=0), jnp.mean(level)
+        if self.form == "nu_svc":
+            margin = (level[1] - level[0]) / 2
+            # the sums of coefficients times kernel values, of which the levels are, may cancel to 0
+            size = jnp.sqrt(jnp.abs(kernel.diag(data.x)).astype(b.dtype))
+            largest = jnp.maximum(jnp.max(jnp.abs(level)), norm(total * size) * jnp.max(size))
+            rounding = 8 * jnp.finfo(b.dtype).eps * largest
+            # a small margin below the violation may be 0 as well
+            violation = jnp.where(margin <= LEAST_UNIT, state.inner.residual, 0)
+            is_zero = margin <= jnp.maximum(rounding, violation)
+            margin = jnp.where(is_zero, jnp.ones_like(margin), margin)  # unscaled; nan stays
+            total, b = total / margin, b / margin
+        return dataclasses.replace(model, coef=total, b=b)

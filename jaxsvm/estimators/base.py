@@ -15,14 +15,13 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .. import samplers
-from ..checks import caller_stacklevel, x64_enabled
+from ..checks import caller_stacklevel, check_positive, x64_enabled
 from ..data.from_arrays import check_digits
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..loops.fitting import fit_once
 from ..models import Classifier, Expansion, Linear, support_index
-from ..recipe import check_positive, fields_of
-from ..types import Fit, Hooks, RunState, Sampler, Solver
+from ..types import Fit, RunState, Sampler, Solver
 from ..wrappers import OneVsOne, multi_output
 from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, compact, inner_of, on_rows
@@ -291,10 +290,9 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             state = start_of(self._last, now, targets.solver_of, key, data)
         while True:
             solver = targets.solver_of(spec.solver)
-            fields = fields_of(solver)
+            fields = solver
             sampler = spec.sampler or fields.sampler or samplers.uniform(1)
-            draws = fields_of(sampler)
-            plan = plan_of(spec, fields, draws, n_rows, n, one_pass=one_pass)
+            plan = plan_of(spec, fields, sampler, n_rows, n, one_pass=one_pass)
             start = None
             if state is not None:  # the solver keeps its step counter, the rows are new
                 step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
@@ -323,7 +321,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             model=self.model_, state=run.state._replace(solver=solver_state, sampler=())
         )
         steps = int(run.state.step)
-        passes = steps if draws.full_batch else -(-steps * draws.rows(n) // n_rows)
+        passes = steps if sampler.full_batch else -(-steps * sampler.rows(n) // n_rows)
         self.n_iter_ = max(1, passes if spec.iterations is None else spec.iterations(run))
         return rows.group
 
@@ -468,8 +466,8 @@ def key_of(seed: int) -> jax.Array:
 
 def is_one_update(spec: Spec, solver: Solver) -> bool:
     """Whether a run is one update on all rows, which are not mapped before."""
-    own = spec.sampler is None and solver.hooks.prepare is Hooks().prepare
-    return own and solver.needs_all_rows and solver.hooks.tol is not None and spec.steps == 1
+    own = spec.sampler is None and not solver.has_map
+    return own and solver.needs_all_rows and solver.iterates_to is not None and spec.steps == 1
 
 
 def plan_of(
@@ -496,13 +494,15 @@ def plan_of(
             f"tol='auto' and give {length}"
         )
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
-    every = period or (1 if solver.hooks.tol is not None else max(-(-n // b), 128 if b < n else 10))
+    every = period or (
+        1 if solver.iterates_to is not None else max(-(-n // b), 128 if b < n else 10)
+    )
     pass_steps = -(-n_rows // b)
     if steps is None and one_pass:
         steps = pass_steps
     elif steps is None:
         passes = passes or (
-            PASSES if tol is None or solver.hooks.tol is not None else MEASURED_PASSES
+            PASSES if tol is None or solver.iterates_to is not None else MEASURED_PASSES
         )
         steps = -(-passes * pass_steps // every) * every  # whole chunks
     return {"steps": steps, "every": every, "tol": tol}

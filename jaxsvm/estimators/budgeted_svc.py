@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..budget import default_for
+from ..checks import check_choice, check_positive
 from ..objectives import lam_from_C
-from ..recipe import check_choice, check_positive
 from ..solvers import bsca, bsgd
 from .base import Spec
 from .classifier import PartialFitMixin
@@ -99,15 +99,15 @@ class BudgetedSVC(PartialFitMixin):
             kernel = kernel_of(
                 self.kernel, self.gamma, self.degree, self.coef0, rows.x, rows.copies
             )
-            maintain = default_for(kernel, partners=self.partners)
-            arguments, options = [kernel], {"budget": self.budget, "maintain": maintain}
+            maintain, budget = default_for(kernel, partners=self.partners), self.budget
         else:  # the kernel is that of the first rows, and so is their weight
-            _, (_, *arguments), options = previous.call()
+            kernel, maintain, budget = previous.kernel, previous.maintain, previous.budget
+        options: Any = {"budget": budget, "maintain": maintain}
         if self.method == "bsca":
-            solver = bsca(self.C, *arguments, **options)
+            solver: Any = bsca(self.C, kernel, **options)
         else:
             check_positive(C=self.C)
-            solver = bsgd(lam_from_C(self.C, self._total), *arguments, **options)
+            solver = bsgd(lam_from_C(self.C, self._total), kernel, **options)
         return Spec(solver, passes=self.max_passes, tol=self.tol, length="max_passes")
 
     def _is_pairwise(self) -> bool:

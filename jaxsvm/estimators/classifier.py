@@ -16,8 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from ..calibration import Calibrated, calibrate_columns, columns_of
+from ..checks import check_choice
 from ..models import check_values, class_places
-from ..recipe import check_choice
 from ..wrappers import one_vs_one, one_vs_rest
 from .base import BaseSVM, Targets, has_columns
 from .preprocess import apply, module_of, named

@@ -12,13 +12,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from .. import features
-from ..checks import caller_stacklevel, integer
+from ..checks import caller_stacklevel, check_choice, integer
 from ..data import dataset
 from ..data.from_scipy import is_sparse
 from ..features.landmarks import choice
 from ..kernels import Kernel
 from ..names import LANDMARKS
-from ..recipe import check_choice
 from .parameters import kernel_of, set_parameters
 from .preprocess import apply, make_seed, to_train_dtype, validate
 from .tasks import CallbackSupportMixin, as_task

@@ -12,9 +12,8 @@ from ..kernels import Kernel
 
 
 def is_function(kernel: Any) -> bool:
-    """Whether the kernel parameter is a plain function, not a kernel or a factory of jaxsvm."""
-    factory = isinstance(kernel, type) or hasattr(kernel, "rules")
-    return callable(kernel) and not isinstance(kernel, Kernel) and not factory
+    """Whether the kernel parameter is a plain function, not a kernel of jaxsvm or its class."""
+    return callable(kernel) and not isinstance(kernel, type | Kernel)
 
 
 def as_numbers(X: Any) -> Any:

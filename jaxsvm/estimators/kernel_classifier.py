@@ -11,9 +11,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from ..checks import caller_stacklevel
+from ..checks import caller_stacklevel, check_choice
 from ..models import check_values
-from ..recipe import check_choice
 from ..wrappers import OneVsOne
 from .base import Targets
 from .classifier import BaseClassifier

@@ -14,6 +14,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from .. import samplers
+from ..checks import check_choice, check_positive
 from ..data.from_scipy import is_mostly_zeros, is_sparse, sparsify
 from ..loops.checks import whole_number
 from ..machines import (
@@ -25,8 +26,7 @@ from ..machines import (
     system_for_grid,
 )
 from ..numerics import dot
-from ..recipe import check_choice, check_positive, fields_of
-from ..types import Hooks, Loss
+from ..types import Loss
 from .base import BaseSVM, MergedRows, Spec, Targets, steps_of_state
 from .compact import inner_of
 from .preprocess import on_cpu, validate
@@ -163,8 +163,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         return super()._merged(x, key, weight, *args, merge=merge)
 
     def _reads_packed(self, solver: Any) -> bool:
-        lays_out = fields_of(solver).hooks.layout is not Hooks().layout
-        return lays_out and jax.default_backend() == "cpu"
+        return solver.lays_out and jax.default_backend() == "cpu"
 
     def _without_column(self, model: Any) -> Any:
         """The model with the weight of the last column as its intercept."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import check_choice
 from ..loops.checks import whole_number
 from ..machines import ROUNDS, one_vs_weighted_rest, proximal_newton_by_C
-from ..recipe import check_choice
 from ..solvers import crammer_singer, dual_descent
 from ..types import Loss
 from .base import Spec, Targets
@@ -170,7 +170,7 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
         """All classes at once; two are one machine of the hinge, with w = w_2 - w_1 and twice C."""
         steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
         k, C = len(self.classes_), self._number("C", numbers)
-        how = {"bias": self._bias(), "rounds": float(steps)}
+        how: Any = {"bias": self._bias(), "rounds": float(steps)}
         if k == 2:
             return self._spec_of("dual_descent", dual_descent(2 * C, **how), steps)
         return self._spec_of("crammer_singer", crammer_singer(C, classes=k, **how), steps)

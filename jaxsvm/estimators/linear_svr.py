@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import losses
-from ..recipe import check_choice
+from ..checks import check_choice
 from ..types import Loss
 from .base import Spec
 from .linear import LinearSVM

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from .. import kernels, losses
-from ..checks import x64_enabled
+from .._node import nodes_in
+from ..checks import check_positive, x64_enabled
 from ..data.from_scipy import is_sparse
-from ..kernels import Kernel, as_kernel, holds_precomputed
+from ..kernels import Kernel, as_kernel
 from ..names import ALIASES, KERNELS
-from ..recipe import Recipe, check_positive
 from ..wrappers import on_features
 
 SKLEARN = {own: name for name, own in ALIASES.items()}  # scikit-learn's names of ours
@@ -112,31 +112,20 @@ def may_widen(kernel: Any) -> bool:
 
 
 def takes_matrix(node: Any) -> bool:
-    """Whether a kernel, or an argument of a solver, is a precomputed kernel."""
-    if isinstance(node, Kernel):
-        return holds_precomputed(node)
-    if not isinstance(node, Recipe):
-        return False
-    _, args, kwargs = node.call()
-    return any(map(takes_matrix, (*args, *kwargs.values())))
+    """Whether a kernel, or one of a solver, is a precomputed kernel."""
+    return any(isinstance(part, kernels.precomputed) for part in nodes_in(node))
 
 
 def spaces_of(node: Any) -> list:
     """The kernels and feature maps of a solver, in which its state has a meaning."""
-    if isinstance(node, Kernel) or not isinstance(node, Recipe):
-        return [node] if isinstance(node, Kernel) else []
-    factory, args, kwargs = node.call()
-    values = (*args, *kwargs.values())
-    maps = [*values[:1]] if factory is on_features else []
-    return sum(map(spaces_of, values), maps)
+    parts = [*nodes_in(node)]
+    maps = [part.phi for part in parts if isinstance(part, on_features)]
+    return maps + [part for part in parts if isinstance(part, Kernel)]
 
 
 def divides_rows(node: Any) -> bool:
-    """Whether a kernel, or an argument of a solver, divides rows by their unit."""
-    if not isinstance(node, Recipe):
-        return False
-    factory, args, kwargs = node.call()
-    return factory is kernels.in_units or any(map(divides_rows, (*args, *kwargs.values())))
+    """Whether a kernel, or one of a solver, divides rows by their unit."""
+    return any(isinstance(part, kernels.in_units) for part in nodes_in(node))
 
 
 def loss_of(loss: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .. import losses, samplers
+from ..checks import check_choice, check_positive
 from ..data.from_scipy import is_sparse
-from ..recipe import check_choice, check_positive
 from ..solvers import pegasos
 from ..types import Array, Loss
 from ..wrappers import averaged
@@ -119,7 +119,7 @@ class Pegasos(PartialFitMixin):
             check_choice("loss", self.loss, LOSSES)
         loss = losses.by_name(self.loss) if isinstance(self.loss, str) else self.loss
         check_positive(alpha=self.alpha)
-        bias = "feature" if self.fit_intercept else "none"
+        bias: Any = "feature" if self.fit_intercept else "none"
         if previous is None:  # steps continue from the mean norm of the first rows
             self._mean_sqnorm = mean_sqnorm(rows.x, rows.copies) + self.fit_intercept
         offset = self._mean_sqnorm / self.alpha

@@ -13,12 +13,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from .._node import carried
 from ..checks import x64_enabled
 from ..data.from_arrays import check_finite, checked_batch
 from ..data.from_scipy import is_sparse
 from ..models import decision_values
 from ..numerics import bucket_size
-from ..recipe import as_static, unwrap_static
 from ..types import Batch
 
 FLOATS = [np.float64, np.float32]
@@ -232,13 +232,13 @@ def apply(fn: Any, x: Any) -> Any:
     Rows of JAX stay on their device, with a program for each number of them.
     """
     if isinstance(x, jax.Array):
-        return _call(as_static(fn), x)
+        return _call(carried(fn), x)
     return decision_values(fn, to_train_dtype(x), SIZES)
 
 
 @jax.jit
 def _call(fn: Any, x: Any) -> Any:
-    return unwrap_static(fn)(x)
+    return fn(x)
 
 
 def equal_trees(one: Any, other: Any) -> bool:

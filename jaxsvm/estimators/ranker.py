@@ -11,13 +11,13 @@ import numpy as np
 from sklearn.utils.validation import _check_sample_weight
 
 from .. import losses
+from ..checks import check_choice, check_positive
 from ..data.fold_numbers import group_numbers
 from ..data.from_arrays import dataset
 from ..loops.checks import whole_number
 from ..models import Linear, check_values
 from ..objectives import ndcg_on
 from ..ranking import check_grades, signed_times
-from ..recipe import check_choice, check_positive
 from ..solvers import newton, ocas
 from ..solvers.primal.newton import MOST_ROUNDS
 from ..types import JointLoss

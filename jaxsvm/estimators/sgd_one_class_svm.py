@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -9,11 +10,11 @@ import numpy as np
 import optax
 
 from .. import samplers
+from .._node import node, positive
 from ..checks import number
-from ..engines.gradient_descent import descent, gradient
-from ..recipe import loss, solver
+from ..engines.gradient_descent import GradientSolver, descent
 from ..schedules import inverse_time
-from ..types import Loss, Solver
+from ..types import Array, Loss
 from ..wrappers import averaged
 from .base import Spec
 from .one_class_svm import OutlierDetector
@@ -21,21 +22,26 @@ from .parameters import set_parameters
 from .pegasos import growing, mean_sqnorm
 
 
-@loss
-def shortfall() -> Loss:
+@node
+class shortfall(Loss):
     """The loss max(0, -f) of scores below 0; targets are not read.
 
     Example:
         >>> shortfall()(jnp.array([-2.0, 1.0]), jnp.zeros(2)).tolist()
         [2.0, 0.0]
     """
-    return Loss(
-        lambda f, y: jnp.maximum(-f, 0), lambda f, y: -(f < 0).astype(f.dtype), labels=False
-    )
+
+    labels = False
+
+    def value(self, f: Array, y: Array) -> Array:
+        return jnp.maximum(-f, 0)
+
+    def slope(self, f: Array, y: Array) -> Array:
+        return -(f < 0).astype(f.dtype)
 
 
-@solver
-def one_class_descent(nu: float, *, scale: float) -> Solver:
+@node
+class one_class_descent(GradientSolver):
     """Minimise nu/2 |w|^2 - nu rho + mean_i weight_i max(0, rho - <w, x_i>) by subgradients.
 
         eta = 1 / (nu t + 1),  t = 1, 2, ...;   V = {i in batch: <w, x_i> < rho}
@@ -61,16 +67,26 @@ def one_class_descent(nu: float, *, scale: float) -> Solver:
         >>> round(float(run.model.w[0]), 1)
         1.5
     """
-    known = number("nu", nu)
-    if known is not None and not 0 < known <= 1:
-        raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
-    step, bias_step = (
-        optax.scale_by_learning_rate(inverse_time(unit / nu, 1 / nu)) for unit in (1, scale)
-    )
-    pull = optax.stateless(lambda grads, params: grads._replace(b=grads.b + nu))
-    return gradient(
-        shortfall(), optax.chain(pull, descent(nu, step, "free", bias_step=bias_step)), bias="free"
-    )
+
+    nu: float = positive()
+    _: KW_ONLY
+    scale: float = positive()
+
+    loss = shortfall()
+    bias = "free"
+
+    def check(self) -> None:
+        known = number("nu", self.nu)
+        if known is not None and known > 1:
+            raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
+
+    def chain(self, stats: Any) -> optax.GradientTransformation:
+        step, bias_step = (
+            optax.scale_by_learning_rate(inverse_time(unit / self.nu, 1 / self.nu))
+            for unit in (1, self.scale)
+        )
+        pull = optax.stateless(lambda grads, params: grads._replace(b=grads.b + self.nu))
+        return optax.chain(pull, descent(self.nu, step, "free", bias_step=bias_step))
 
 
 class SGDOneClassSVM(OutlierDetector):

@@ -10,18 +10,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._node import cast, node, takes
 from ..engines.coordinate_ascent import CoordinateState, dual_coef
 from ..engines.dual_qp import DualState
 from ..numerics import accum_dtype
-from ..old import as_argument
-from ..recipe import Recipe, fields_of, skip_validation, unwrap_static
 from ..types import Array, Batch, Solver, same_structure
 from ..wrappers.problems import MaskedState
 from .parameters import spaces_of
 from .preprocess import equal_trees, row_hashes
 
-# its state are the targets and the weights of the rows, of each problem
-TARGETS = Solver(lambda key, data: (data.y, data.weight), np.array, np.array, targets="labels")
+
+@node
+class targets_of_rows(Solver):
+    """Its state are the targets and the weights of the rows, of each problem."""
+
+    targets = "labels"
+
+    def init(self, key: Array, data: Batch) -> tuple[Array, Array]:
+        return data.y, data.weight
 
 
 class Solution(NamedTuple):
@@ -63,10 +69,10 @@ def start_of(last: Solution | None, now: Solution, whole: Callable, key: Array, 
     Raises:
         ValueError: a solver that cannot begin at a solution; other classes or columns.
     """
-    fields = fields_of(whole(now.solver))
+    fields = whole(now.solver)
     shapes = jax.eval_shape(fields.init, key, data)
     first = _unmasked(shapes)
-    by_dual = _takes_start(now.solver) and _coefficients(first) is not None
+    by_dual = takes(now.solver, "start") and _coefficients(first) is not None
     if not (streams(fields) or hasattr(first, "restart") or by_dual):
         name = getattr(first, "method", "this solver")
         raise ValueError(
@@ -89,7 +95,7 @@ def start_of(last: Solution | None, now: Solution, whole: Callable, key: Array, 
     if not (is_of_use and _are_like(part(old), part(first))):
         return None
     value = jnp.asarray(part(old)) * (1.0 if is_primal else _ratio(now.solver, last.solver))
-    fresh = _initial(as_argument(whole(now.solver), accum_dtype(data.x)), key, data)
+    fresh = _initial(cast(whole(now.solver), accum_dtype(data.x)), key, data)
     if by_dual:
         state = _at_dual(value, now.solver, whole, key, data)
     else:
@@ -100,7 +106,7 @@ def start_of(last: Solution | None, now: Solution, whole: Callable, key: Array, 
 @jax.jit
 def _initial(solver: Any, key: Array, data: Batch) -> Any:
     """The state before the first step."""
-    return unwrap_static(solver).init(key, data)
+    return solver.init(key, data)
 
 
 def _ratio(solver: Any, before: Any) -> float:
@@ -111,10 +117,10 @@ def _ratio(solver: Any, before: Any) -> float:
 
 def _at_dual(coef: Array, solver: Any, whole: Callable, key: Array, data: Batch) -> Any:
     """The states of the problems that begin at signed coefficients, (n,) or (k, n)."""
-    y, weight = _unmasked(fields_of(whole(TARGETS)).init(key, data))
-    is_signed = fields_of(solver).targets == "labels"
+    y, weight = _unmasked(whole(targets_of_rows()).init(key, data))
+    is_signed = solver.targets == "labels"
     alpha = coef * y.astype(coef.dtype) if is_signed else coef
-    return _begun(as_argument(solver, coef.dtype), alpha, y, weight, key, data)
+    return _begun(cast(solver, coef.dtype), alpha, y, weight, key, data)
 
 
 @jax.jit
@@ -122,8 +128,7 @@ def _begun(solver: Any, alpha: Array, y: Array, weight: Array, key: Array, data:
     """The states of problems with targets and weights (n,) or (k, n) that begin at alpha."""
 
     def init(alpha, y, weight):
-        with skip_validation():
-            bound = unwrap_static(solver).bind(start=alpha)
+        bound = solver.replace(start=alpha)
         return bound.init(key, data._replace(y=y, weight=weight))
 
     return (jax.vmap(init) if alpha.ndim == 2 else init)(alpha, y, weight)
@@ -142,14 +147,6 @@ def _coefficients(state: Any) -> Any:
         return every(state) if known else state.coef
     state = getattr(state, "dual", state)
     return state.coef if isinstance(state, DualState) or hasattr(state, "restart") else None
-
-
-def _takes_start(node: Any) -> bool:
-    """Whether a solver, or one among its arguments, takes dual coefficients to begin at."""
-    if not isinstance(node, Recipe):
-        return False
-    factory, args, kwargs = node.call()
-    return "start" in factory.rules or any(map(_takes_start, (*args, *kwargs.values())))
 
 
 def _are_like(one: Any, other: Any) -> bool:

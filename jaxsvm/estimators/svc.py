@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import samplers
-from ..recipe import check_choice
+from ..checks import check_choice
 from ..solvers import decomposition, sdca
 from ..types import Loss
 from .base import Spec
@@ -130,8 +130,8 @@ class SVC(KernelClassifier):
         check_choice("bias", self.bias, ("free", "none", "feature"))
         loss = loss_of(self.loss)
         if self.bias == "feature":
-            solver = sdca(C, kernel, loss=loss, bias="feature")
+            ascent = sdca(C, kernel, loss=loss, bias="feature")
             passes = None if self.max_iter == -1 else self._rounds()
-            return Spec(solver, passes=passes, tol=self.tol, sampler=samplers.shrinking(16))
+            return Spec(ascent, passes=passes, tol=self.tol, sampler=samplers.shrinking(16))
         solver = decomposition(C, kernel, loss=loss, bias=self.bias, rounds=self._rounds())
         return self._exact(solver, rows)

@@ -12,7 +12,6 @@ from sklearn.utils.metaestimators import available_if
 
 from .. import kernels, losses
 from ..models import Mapped
-from ..recipe import Recipe, fields_of
 from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Batch, Solver
 from .base import Spec
@@ -59,7 +58,7 @@ class SolverParameterMixin:
                 "this one has its own"
             )
         solver = sdca(1.0, bias="feature", **loss) if self.solver is None else self.solver
-        if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
+        if not isinstance(solver, Solver):
             raise TypeError(
                 "solver must be a solver such as jaxsvm.pegasos(1e-3), got "
                 f"{solver!r}: call the factory first"
@@ -79,7 +78,7 @@ class SolverParameterMixin:
                 f"solver must be {shown} or a solver such as jaxsvm.pegasos(1e-3), "
                 f"got {self.solver!r}"
             )
-        kernel = kernels.linear()
+        kernel: kernels.Kernel = kernels.linear()
         if rows is not None:
             name = "rbf" if self.kernel is None else self.kernel
             gamma = "scale" if self.gamma is None else self.gamma
@@ -87,7 +86,7 @@ class SolverParameterMixin:
         return EXACT[self.solver](1.0 if self.C is None else self.C, kernel, **loss)
 
     def _can_partial_fit(self) -> bool:
-        if not streams(fields_of(self._spec(None).solver)):
+        if not streams(self._spec(None).solver):
             raise AttributeError(
                 "partial_fit takes solvers that look at single rows, such as jaxsvm.pegasos(1e-3)"
             )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from .. import kernels
-from ..checks import integer, matrix
+from .._node import cast, static, struct
+from ..checks import check_positive, integer, matrix
 from ..kernels import Kernel, as_kernel
 from ..numerics import accum_dtype
-from ..recipe import cast, check_positive, static, struct
 from ..types import Array, SparseRows
 from .random_fourier import Fourier, fourier
 
@@ -145,12 +145,12 @@ def chi2(
     Reference: A. Vedaldi, A. Zisserman, Efficient additive kernels via explicit feature maps, IEEE
         PAMI 34, 2012, section 8.
     """
-    factory, args, _ = as_kernel(kernel).call()
-    if factory is not kernels.chi2:
+    kernel = as_kernel(kernel)
+    if not isinstance(kernel, kernels.chi2):
         raise ValueError(
             f"chi2 features need kernels.chi2, got {kernel!r}; features.nystrom takes any kernel "
             "of rows"
         )
     additive = additive_chi2(dim=dim, steps=steps)
-    rbf = kernels.rbf(gamma=args[0])
+    rbf = kernels.rbf(gamma=kernel.gamma)
     return Chi2(additive, fourier(key, rbf, dim=additive.features, features=features, form=form))

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..checks import integer, matrix
+from .._node import cast, struct
+from ..checks import check_nonnegative, integer, matrix
 from ..checks import key as check_key
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import accum_dtype, argmax_value, is_traced, sample_proportional
-from ..recipe import cast, check_nonnegative, struct
 from ..types import Array, Scalar
 from .nystrom_map import Nystrom
 from .pivots import Factor, add_column, empty_factor, laid_out

@@ -11,10 +11,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from ..checks import as_number, integer
+from ..checks import as_number, check_positive, integer
 from ..kernels import Kernel
 from ..numerics import accum_dtype, blocked, sqdist, sqnorms
-from ..recipe import check_positive
 from ..types import Array, SparseRows
 from .pivots import draw_rows, random_pivots
 

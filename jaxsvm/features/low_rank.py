@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._node import cast
 from ..checks import matrix
 from ..kernels import matvec
 from ..numerics import blocked, dot, is_traced
-from ..recipe import cast
 from ..types import Array, SparseRows
 from .nystrom_map import Nystrom
 

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import calling, check_bytes, matrix, shown
+from .._node import cast, struct
+from ..checks import calling, check_bytes, check_scalars, matrix, shown
 from ..checks import key as check_key
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import accum_dtype, count, dot, is_traced
-from ..recipe import cast, check_scalars, struct
 from ..types import Array, Scalar, SparseRows
 from .landmarks import uniform
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from ..checks import check_bytes, integer, matrix, shown
+from .._node import cast, struct
+from ..checks import check_bytes, check_choice, integer, matrix, shown
 from ..checks import key as check_key
 from ..kernels import Kernel, as_kernel
 from ..numerics import accum_dtype, centre, dot, offset
-from ..recipe import cast, check_choice, struct
 from ..types import Array, SparseRows
 
 FORMS = ("paired", "phase")

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from .. import kernels
+from .._node import cast, static, struct
 from ..checks import check_bytes, integer, matrix
 from ..checks import key as check_key
 from ..kernels import Kernel, as_kernel
 from ..numerics import accum_dtype
-from ..recipe import cast, static, struct
 from ..types import Array, SparseRows
 
 
@@ -97,23 +97,21 @@ def tensor_sketch(key: Array, kernel: Kernel, *, dim: int, features: int) -> Ten
         2013; variance: H. Avron, H. Nguyen, D. Woodruff, Subspace embeddings for the polynomial
         kernel, NIPS 2014.
     """
-    factory, args, kwargs = as_kernel(kernel).call()
-    degree = kwargs.get("degree")
-    if factory is not kernels.polynomial or not degree:
+    kernel = as_kernel(kernel)
+    if not isinstance(kernel, kernels.polynomial) or not kernel.degree:
         raise ValueError(
             f"a tensor sketch needs a polynomial kernel of degree 1 and more, got {kernel!r}; "
             "features.nystrom takes any kernel of rows"
         )
-    dim, features = integer("dim", dim, 1), integer("features", features, 1)
+    degree, dim, features = kernel.degree, integer("dim", dim, 1), integer("features", features, 1)
     check_key("key", key)
     check_bytes(f"{degree} sketches of {dim:,} columns", 8 * degree * (dim + 1), "lower degree")
     for_buckets, for_signs = jax.random.split(key)
     shape = degree, dim + 1
-    gamma, coef0 = (jnp.asarray(number) for number in args)
     return TensorSketch(
         jax.random.randint(for_buckets, shape, 0, features, jnp.int32),
         jax.random.rademacher(for_signs, shape, jnp.result_type(float)),
-        gamma,
-        coef0,
+        jnp.asarray(kernel.gamma),
+        jnp.asarray(kernel.coef0),
         features,
     )

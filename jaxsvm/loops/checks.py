@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
-from ..checks import check_limit, has_values, is_class_number, shown
+from .._node import cast, in_range, refuse_batch, refuse_class, takes
+from ..checks import check_choice, check_limit, check_positive, has_values, is_class_number, shown
+from ..kernels import check_kernels
 from ..numerics import is_traced, shards
-from ..recipe import (
-    Recipe,
-    check_choice,
-    check_positive,
-    is_kind,
-    refuse_factory,
-)
+from ..samplers import uniform
 from ..types import (
     Batch,
     RunState,
@@ -24,6 +21,7 @@ from ..types import (
     Solver,
     check_weights,
 )
+from .identity import row_entries
 
 
 def _is_known(*trees: Any) -> bool:
@@ -43,6 +41,30 @@ def check_data(data: Any) -> None:
     check_weights("data", data)
 
 
+def check_solver(solver: Any) -> Solver:
+    """The solver; raise unless it is a single one."""
+    refuse_batch(solver)
+    return Solver.admit("solver", solver)
+
+
+def adapted(solver: Any, sampler: Any, tol: Any, dtype: Any) -> tuple[Solver, Sampler, Any]:
+    """The solver that stops its updates at `tol`, if it does, the sampler, and the tolerance.
+
+    That is nan for none. A solver with a tolerance of its own has that, even if all steps are made.
+
+    Raises:
+        TypeError: it is no solver.
+    """
+    own = check_solver(solver).iterates_to
+    check_limit("tol", tol, signed=True)  # a probe may have any sign
+    if tol is None:
+        tol = own if solver.residual_of == "data" else None
+    elif own is not None and takes(solver, "tol"):
+        solver = solver.replace(tol=tol)
+    known = tol if isinstance(tol, jax.core.Tracer) else float(np.nan if tol is None else tol)
+    return cast((solver, sampler or solver.sampler or uniform(1), known), dtype)
+
+
 def check_arguments(
     solver: Any, key: Any, state: Any, sampler: Any, probe: Any, tol: Any, *how: Any
 ) -> None:
@@ -59,7 +81,7 @@ def check_arguments(
         )
     if key is None and state is None:
         raise ValueError("fit needs a key, such as jax.random.key(0), or a state to go on from")
-    if sampler is not None and not is_kind(sampler, Sampler):
+    if sampler is not None and not isinstance(sampler, Sampler):
         raise TypeError(
             f"sampler must be one such as jaxsvm.samplers.epochs(64), got {shown(sampler)}"
         )
@@ -72,18 +94,20 @@ def check_arguments(
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
     check_key(key)
     check_probe(probe)
-    is_free = isinstance(solver.tol, float) and solver.tol == 0  # of rows that were not read
-    if tol is not None and solver.tol is not None and not is_free:
+    is_free = (
+        isinstance(solver.iterates_to, float) and solver.iterates_to == 0
+    )  # of rows that were not read
+    if tol is not None and solver.iterates_to is not None and not is_free:
         check_positive(tol=tol)
     check_limit("seconds", seconds)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
 
 
 def check_rows(solver: Any, sampler: Any, data: Batch) -> Any:
-    """Whether traced targets and weights are such as the solver takes, () bool; None: known.
+    """Whether traced numbers, targets and weights are such as can be, () bool; None: known.
 
     Args:
-        solver: as `fit` keeps it, as is `sampler`.
+        solver: as `fit` keeps it.
         sampler: draws the rows.
         data: the training rows.
 
@@ -95,12 +119,13 @@ def check_rows(solver: Any, sampler: Any, data: Batch) -> Any:
     else:
         check_combined(solver, sampler, data)
     check_draws(solver, sampler, data.y.shape[0])
-    solver.check_rows(data)
+    check_kernels(solver, data)
     y, weight, wanted = data.y, data.weight, solver.targets
-    if not is_traced(y, weight):
-        return None
+    held = in_range((solver, sampler)) if is_traced(solver, sampler, y, weight) else None
+    if held is None or not is_traced(y, weight):
+        return held
     total = jnp.sum(jnp.where(weight >= 0, weight, jnp.nan))
-    right = (total > 0) & (total < jnp.inf)
+    right = held & (total > 0) & (total < jnp.inf)
     wanted = wanted[0] if isinstance(wanted, tuple) else wanted
     if wanted in (None, "real") or sampler.combine is not None:
         return right
@@ -117,9 +142,8 @@ def check_key(key: Any) -> None:
 
 def check_targets(solver: Any, data: Batch) -> None:
     """Raise for known targets and values that the solver cannot process."""
-    validate = solver.hooks.validate
-    if validate is not None and _is_known(data):
-        validate(data)
+    if _is_known(data):
+        solver.validate(data)
     several = isinstance(solver.targets, tuple)
     wanted, columns = solver.targets if several else (solver.targets, None)
     k = data.y.shape[1] if data.y.ndim > 1 else None
@@ -170,17 +194,17 @@ def check_draws(solver: Solver, sampler: Any, n: int) -> None:
         return
     if blocks % k == 0:
         raise ValueError(
-            f"the {n} rows do not divide into the {blocks} blocks of {sampler.call}: lay them with "
+            f"the {n} rows do not divide into the {blocks} blocks of {sampler}: lay them with "
             f"jaxsvm.shard(data, blocks={blocks})"
         )
     if blocks > 1:
         raise ValueError(
-            f"the rows lie on {k} devices, and {sampler.call} has {blocks} blocks: take a multiple "
+            f"the rows lie on {k} devices, and {sampler} has {blocks} blocks: take a multiple "
             f"of {k} blocks"
         )
     raise ValueError(
-        f"the rows lie on {k} devices, and {sampler.call} draws from all of them at once: draw in "
-        f"blocks, sampler=strata({sampler.call}, blocks={k}) of jaxsvm.samplers"
+        f"the rows lie on {k} devices, and {sampler} draws from all of them at once: draw in "
+        f"blocks, sampler=strata({sampler}, blocks={k}) of jaxsvm.samplers"
     )
 
 
@@ -199,19 +223,19 @@ def check_combined(solver: Any, sampler: Sampler, data: Batch) -> None:
         )
     if isinstance(solver.targets, int):
         raise ValueError(f"the sampler gives pairs, and this solver takes class numbers: {how}")
-    if any(solver.row_entries(data)):
+    if any(row_entries(solver, data)):
         raise ValueError(
             "the sampler gives differences of rows, and this solver has a variable for each row: "
             f"{how}"
         )
-    if sampler.validate is not None and _is_known(data.y, data.weight, data.query):
+    if _is_known(data.y, data.weight, data.query):
         sampler.validate(data)
 
 
 def check_probe(probe: Any) -> None:
     """Raise unless this is a function of a model or None."""
-    refuse_factory("probe", probe)
-    if probe is not None and (not callable(probe) or isinstance(probe, type | Recipe)):
+    refuse_class("probe", probe)
+    if probe is not None and (not callable(probe) or isinstance(probe, type)):
         raise TypeError(
             "probe must be a function of the model, such as jaxsvm.error_on(test), "
             f"got {shown(probe)}"

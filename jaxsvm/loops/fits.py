@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .._node import cast
 from ..numerics import accum_dtype, depends_on
 from ..objectives import decision_values
-from ..old import Old, as_argument
-from ..recipe import as_static, fields_of, skip_validation, unwrap_static
 from ..samplers import uniform
 from ..types import Array, Batch, SparseRows, row_weights, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
@@ -37,7 +36,7 @@ class Stack:
     def of(cls, grid: Grid, cells: list[tuple[int, ...]]) -> Stack | None:
         """The solvers of these cells; None if their structures differ."""
         dtype = accum_dtype(grid.data.x)
-        flat = [jax.tree.flatten(as_argument(grid.solver(cell), dtype)) for cell in cells]
+        flat = [jax.tree.flatten(cast(grid.solver(cell), dtype)) for cell in cells]
         columns = list(zip(*(leaves for leaves, _ in flat), strict=False))
         if len({tree for _, tree in flat}) > 1:
             return None
@@ -50,8 +49,7 @@ class Stack:
         """The solver of these leaves of one cell."""
         own_leaves, rest = iter(own), iter(self.rest)
         leaves = [next(own_leaves if flag else rest) for flag in self.form[1]]
-        with skip_validation():
-            return unwrap_static(jax.tree.unflatten(self.form[0], leaves))
+        return jax.tree.unflatten(self.form[0], leaves)
 
     @property
     def first(self) -> Any:
@@ -81,9 +79,9 @@ def run_fits(part: GridJob) -> None:
     if Stack.of(grid, lines[0]) is None or any(kernel != kernels[0] for kernel in kernels):
         lines = [[cell] for line in lines for cell in line]
     lines = [line for line in lines if not part.is_done(line, part.folds)]
-    fields = fields_of(first)
+    fields = first
     if isinstance(data.x, SparseRows) and has_no_map(fields, data):
-        data = fields.hooks.layout(data)  # which no program can make of sparse rows
+        data = fields.layout(data)  # which no program can make of sparse rows
     weights = np.stack([np.asarray(grid.without(fold).weight) for fold in folds])
     rows = jax.device_put((data, weights, held[folds]))
     program: Any = functools.partial(_fit_cells, steps=grid.steps)
@@ -159,8 +157,8 @@ def _fit_cells(
     The runs are vectorised if all start from `init`. Else those of a fold are a path of warm
     starts.
     """
-    (data, weights, index), first = arrays, fields_of(stack.first)
-    features = lambda own: fields_of(stack.solver(own)).prepare(data).x
+    (data, weights, index), first = arrays, stack.first
+    features = lambda own: stack.solver(own).prepare(data).x
     first_own = [leaf[0] for leaf in stack.own]
     cells = stack.own[0].shape[0] if stack.own else 1
 
@@ -191,8 +189,9 @@ def _fit_cells(
         # a layout may hold the rows as they were
         plain = take(rows._replace(x=getattr(rows.x, "plain", rows.x)), held)
         train = rows._replace(weight=weight)
-        call, draws = (as_argument(a, accum_dtype(train.x)) for a in (stack.first, first.sampler))
-        inputs = Inputs(Old(call), Old(draws or uniform(1)), None, train, train.x)
+        old = cast(stack.first, accum_dtype(train.x))
+        draws = cast(first.sampler or uniform(1), accum_dtype(train.x))
+        inputs = Inputs(old, draws, None, train, train.x)
         before = begin(inputs, key)
 
         def next_cell(start: Any, own: list[Array]) -> tuple[Any, tuple[Array, dict]]:
@@ -211,9 +210,8 @@ def _fit_cells(
 
 def with_features(solver: Any, data: Batch) -> Batch:
     """The rows after the feature map of a solver, if it has one and they are not too large."""
-    old = Old(as_static(solver))
-    fits = rows_that_fit(old, data) == data.y.shape[0]
-    return old.prepare(data) if fits and not has_no_map(old, data) else data
+    fits = rows_that_fit(solver, data) == data.y.shape[0]
+    return solver.prepare(data) if fits and not has_no_map(solver, data) else data
 
 
 def steps_of(solver: Any, steps: int | None, data: Batch) -> int | None:
@@ -221,6 +219,8 @@ def steps_of(solver: Any, steps: int | None, data: Batch) -> int | None:
 
     It is one where one is enough.
     """
-    fields = fields_of(solver)
-    is_one = fields.hooks.tol is not None and fields.needs_all_rows and data.y.shape[0] < MANY_ROWS
+    fields = solver
+    is_one = (
+        fields.iterates_to is not None and fields.needs_all_rows and data.y.shape[0] < MANY_ROWS
+    )
     return 1 if is_one and steps is None else steps

@@ -19,18 +19,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..checks import calling, check_bytes, is_numeric, shown
+from .._node import carried, cast, holds_functions
+from ..checks import calling, check_bytes, check_positive, is_numeric, shown
 from ..files import DeferredInterrupt
 from ..flags import despite_flags
 from ..models import classes_of
-from ..numerics import accum_dtype, in_mesh_of, is_traced, pack_rows, shards, two_sum
+from ..numerics import (
+    accum_dtype,
+    in_mesh_of,
+    in_transformation,
+    is_traced,
+    pack_rows,
+    shards,
+    two_sum,
+)
 from ..numerics.sparse_products import MIN_ROWS
 from ..objectives import Probe, decision_values
-from ..old import Old, adapted, as_argument
-from ..recipe import (
-    check_positive,
-    unwrap_static,
-)
 from ..types import (
     INTERRUPTED,
     SECONDS,
@@ -39,7 +43,6 @@ from ..types import (
     Batch,
     Curve,
     Fit,
-    Hooks,
     Info,
     Lifted,
     Model,
@@ -52,6 +55,7 @@ from ..types import (
     take_by_block,
 )
 from .checks import (
+    adapted,
     check_arguments,
     check_data,
     check_drawn,
@@ -73,8 +77,8 @@ CHECKED_ROWS = 64  # training rows at which the decision values of a result are 
 class Inputs(NamedTuple):
     """What stays the same in all chunks of a run."""
 
-    solver: Any  # an `Old`, as is `sampler`
-    sampler: Any
+    solver: Solver
+    sampler: Sampler
     probe: Any  # model -> tree of arrays, as an argument of a program; or None
     data: Batch  # the training rows
     x: Any  # the same rows as steps read them
@@ -176,14 +180,16 @@ def fit(
     """
     check_data(data)
     names, dtype = data.classes, accum_dtype(data.x)
-    old, drawn, limit = adapted(solver, sampler, tol, dtype)
-    check_arguments(old, key, state, sampler, probe, tol, seconds, progress, on_interrupt)
+    solver, drawn, limit = adapted(solver, sampler, tol, dtype)
+    check_arguments(solver, key, state, sampler, probe, tol, seconds, progress, on_interrupt)
     saver, steps, every = Saver(save), whole("steps", steps, 0), whole("every", every, 1)
     probe = probe.matched(names) if isinstance(probe, Probe) and names is not None else probe
-    probe = as_argument(probe, dtype)
-    right = check_rows(old, drawn, data)
-    traced = is_traced(old, drawn, probe, data, key, state, limit)
-    length = lengths(old, drawn, limit, data.y.shape[0], (steps, passes, every))
+    probe = cast(carried(probe), dtype)
+    right = check_rows(solver, drawn, data)
+    traced = is_traced(solver, drawn, probe, data, key, state, limit)
+    # what a function closes over is not seen
+    traced = traced or (in_transformation() and holds_functions((solver, drawn)))
+    length = lengths(solver, drawn, limit, data.y.shape[0], (steps, passes, every))
     stops = tol is not None or (steps is None and passes is None)
     if traced and (seconds is not None or save is not None or progress):
         raise ValueError("seconds, save and progress work outside of jit, vmap and grad only")
@@ -192,12 +198,12 @@ def fit(
             "an adaptive sampler cannot go on from a state inside a transformation; go on outside"
         )
     # without the names, as others need no other programs
-    inputs = placed(old, drawn, probe, data._replace(classes=None), traced)
-    origin = origin_of(old, data, names)
+    inputs = placed(solver, drawn, probe, data._replace(classes=None), traced)
+    origin = origin_of(solver, data, names)
     release_programs()
     run = begin(inputs, key) if state is None else resume(inputs, state, origin)
     saver.check(run)
-    if tol is not None and old.residual_of != "data":
+    if tol is not None and solver.residual_of != "data":
         value = run_chunk.eval_shape(inputs, run, limit, None, table=1)[1].probe
         if not is_number(value):
             raise ValueError(
@@ -213,11 +219,11 @@ def fit(
     # a second Ctrl-C does not lose the run
     with DeferredInterrupt() if cause == INTERRUPTED else contextlib.nullcontext():
         rows, loss = inputs.data, last_loss(curve, traced)
-        model, finite = conclude(old, run.solver, rows, rows, loss)
+        model, finite = conclude(solver, run.solver, rows, rows, loss)
         if right is not None:
             model, finite = jax.tree.map(lambda a: nan_unless(right, a), model), finite & right
         ended, run = jax.device_put(np.int32(cause)), run._replace(origin=origin)
-        result = Fit(model, run, curve, limit, finite, ended, classes_of(old.targets, names))
+        result = Fit(model, run, curve, limit, finite, ended, classes_of(solver.targets, names))
         return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
 
 
@@ -227,9 +233,9 @@ def fit_once(solver: Any, data: Batch, key: Array, tol: Any) -> Fit:
 
     It is for the estimators, which checked all but the values of the rows.
     """
-    old, sampler, limit = adapted(solver, None, tol, accum_dtype(data.x))
-    check_rows(old, sampler, data)
-    run, row, model, finite = run_once(placed(old, sampler, None, data, False), key, limit)
+    solver, sampler, limit = adapted(solver, None, tol, accum_dtype(data.x))
+    check_rows(solver, sampler, data)
+    run, row, model, finite = run_once(placed(solver, sampler, None, data, False), key, limit)
     curve = jax.tree.map(lambda a: np.asarray(a)[None], row)
     return Fit(model, run, curve, limit, finite, jnp.int32(STEPS))
 
@@ -259,8 +265,7 @@ def run_chunk(
         table: steps whose rows are drawn at once; structure.
     """
     solver, sampler, probe, data, x = inputs
-    # what the call of the solver makes is made here, and again in each step
-    n, probe, of_data = data.y.shape[0], unwrap_static(probe), solver.residual_of == "data"
+    n, of_data = data.y.shape[0], solver.residual_of == "data"
     rows = data._replace(x=x, weight=weight_of(sampler, data))
     # rows on several devices are taken there
     adaptive, blocks = sampler.period is not None, sampler.blocks if shards(n) > 1 else 1
@@ -276,7 +281,7 @@ def run_chunk(
         return drawn if sampler.combine is None else sampler.combine(solver.prepare(drawn))
 
     # compiled: `eval_shape` and the loop trace it once
-    update = jax.jit(lambda state, index: Old(solver.call).update(state, batch(index)))
+    update = jax.jit(lambda state, index: solver.update(state, batch(index)))
 
     def make_steps(first: Any, length: Any, carry: tuple) -> tuple:
         """The carry after `length` steps, whose rows are drawn outside of the loop: cheaper."""
@@ -416,7 +421,7 @@ def run_on_host(
             f"the run stands at step {first}, {steps} more would pass {MOST_STEPS}, the last "
             "that is counted: make fewer, or begin a new run"
         )
-    whole_chunk = period is not None or (every == 1 and inputs.solver.tol is not None)
+    whole_chunk = period is not None or (every == 1 and inputs.solver.iterates_to is not None)
     table = every if whole_chunk else max(1, min(DRAWS, MOST_DRAWN // inputs.sampler.rows(n)))
     with contextlib.closing(Bar(steps, "steps")) if progress else contextlib.nullcontext() as bar:
         waits = stops or bar is not None or saver.path is not None or seconds is not None
@@ -499,7 +504,7 @@ def rows_of_curve(rows: list[Curve], like: Any) -> Curve:
 
 def lengths(solver: Any, sampler: Any, limit: Any, n: int, asked: tuple) -> Lengths:
     """How many steps a run makes, and a chunk of it; `asked` are steps, passes and every."""
-    (steps, passes, every), iterates = asked, solver.tol is not None
+    (steps, passes, every), iterates = asked, solver.iterates_to is not None
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
     for name, each in (("rows", b), ("period", period)):
         if not (each is None or (isinstance(each, int | np.integer) and each >= 1)):
@@ -556,7 +561,7 @@ def placed(solver: Any, sampler: Any, probe: Any, data: Batch, traced: bool) -> 
 
 def has_no_map(solver: Any, data: Batch) -> bool:
     """Whether the rows are what the solver reads."""
-    return isinstance(data, Lifted) or solver.prepare is Hooks().prepare
+    return isinstance(data, Lifted) or not solver.has_map
 
 
 def rows_that_fit(solver: Any, data: Batch) -> int:
@@ -610,8 +615,7 @@ def resume(inputs: Inputs, state: RunState, origin: Any) -> RunState:
     check_like(state, begin.eval_shape(inputs, jax.random.key(0)))
     check_counters(state, ("step",))
     kept = check_origin(inputs.solver, inputs.data, state, origin)
-    step = jnp.asarray(state.step, jnp.int32)
-    return RunState(kept, state.sampler, step, jnp.zeros((), bool))
+    return RunState(kept, state.sampler, jnp.asarray(state.step, jnp.int32), jnp.zeros((), bool))
 
 
 def last_loss(curve: Curve, traced: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 import weakref
 import zlib
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._node import Node
 from ..numerics import is_traced
 from ..types import Batch, Lifted, State, same_structure
 
@@ -20,6 +22,10 @@ NAMES = (
 )
 MANY = 2**15  # rows; fewer are read in less time than it takes to find out whether to
 _known: dict[int, tuple[Any, int]] = {}  # checksums of arrays on a device, which do not change
+
+
+FREE = ("tol", "start")  # arguments that a run may change: its end, and what its first step reads
+SPACES = ("kernel", "phi", "space")  # those that say in which space a function lies
 
 
 def origin_of(solver: Any, data: Batch | None, names: Any) -> np.ndarray:
@@ -32,11 +38,11 @@ def origin_of(solver: Any, data: Batch | None, names: Any) -> np.ndarray:
         names: of classes and columns, `models.Classes`; None: not known.
     """
     rows = [] if data is None else [data.y, data.query]
-    if data is not None and data.y.shape[0] > MANY and not solver.has_sums(data):
+    if data is not None and data.y.shape[0] > MANY and not has_sums(solver, data):
         rows = []
     elif not isinstance(data, Lifted | None):
         rows.append(data.x)
-    space, rest = solver.words()
+    space, rest = words_of(solver)
     words = ((), ()) if names is None else (names.names, names.columns)
     # 0, 0.0 and False are one name
     plain = lambda name: repr(float(name) if isinstance(name, numbers.Real) else name)
@@ -88,7 +94,7 @@ def check_origin(solver: Any, data: Batch, run: Any, new: np.ndarray) -> State:
     different = (old != new) & (old != 0) & (new != 0)
     if not different.any():
         return state
-    both = ("rows", "numbers") if solver.has_sums(data) else ()
+    both = ("rows", "numbers") if has_sums(solver, data) else ()
     sums_of = getattr(state, "sums_of", both)
     # samplers hold the weights
     different &= np.array(["rows" in sums_of, True, True, "numbers" in sums_of, True, True])
@@ -155,3 +161,50 @@ def check_counters(state: Any, names: tuple[str, ...]) -> None:
                 f"state.{name} must be a whole number from 0 to {MOST_STEPS}, got {shown}: pass "
                 "run.state as it came"
             )
+
+
+def row_entries(solver: Any, data: Batch) -> list[bool]:
+    """For each leaf of the state, whether its size depends on the number of rows."""
+    n, init = data.y.shape[0], functools.partial(solver.init, jax.random.key(0))
+    longer = lambda a: jax.ShapeDtypeStruct((n + 1, *a.shape[1:]), a.dtype)
+    states = jax.eval_shape(init, data), jax.eval_shape(init, jax.tree.map(longer, data))
+    shapes = [[leaf.shape for leaf in jax.tree.leaves(state)] for state in states]
+    return [short != long for short, long in zip(*shapes, strict=True)]
+
+
+def has_sums(solver: Any, data: Batch) -> bool:
+    """Whether a state of `fit` holds sums over rows, or numbers for each of them."""
+    if solver.needs_all_rows or any(row_entries(solver, data)):
+        return True
+    return hasattr(jax.eval_shape(solver.init, jax.random.key(0), data), "sums_of")
+
+
+def words_of(thing: Any) -> tuple[list, list]:
+    """What a node is, as words and arrays: its kernels and feature maps, and all else.
+
+    Functions count by their names.
+    """
+    space: list = []
+    rest: list = []
+
+    def add(thing: Any, words: list) -> None:
+        if isinstance(thing, Node):
+            words.append(f"{type(thing).__module__}.{type(thing).__qualname__}")
+            for name, value in vars(thing).items():
+                if name not in FREE:
+                    add(value, space if name in SPACES else words)
+        elif isinstance(thing, functools.partial):
+            add((thing.func, thing.args, thing.keywords), words)
+        elif not jax.tree_util.all_leaves([thing]):
+            for part in jax.tree.leaves(thing, is_leaf=lambda part: isinstance(part, Node)):
+                add(part, words)
+        elif isinstance(thing, float | complex) or hasattr(thing, "dtype"):
+            words.append(np.asarray(thing) if isinstance(thing, float | complex) else thing)
+        elif callable(thing):
+            name = getattr(thing, "__qualname__", type(thing).__qualname__)
+            words.append(f"{getattr(thing, '__module__', '')}.{name}")
+        else:
+            words.append(repr(thing))
+
+    add(thing, rest)
+    return space, rest

@@ -7,24 +7,23 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
-from ..checks import integer, shown
+from .._node import nodes_in
+from ..checks import check_choice, integer, shown
 from ..checks import key as check_key
 from ..data.fold_numbers import folds as make_folds
 from ..kernels import check_kernels
-from ..old import check_solver
-from ..recipe import Recipe, check_choice, fields_of, is_kind
-from ..types import Array, Batch, JointLoss, check_weights, row_weights
-from .checks import check_targets
+from ..types import Array, Batch, JointLoss, Solver, check_weights, row_weights
+from .checks import check_solver, check_targets
 
 
 def check_arguments(
     maker: Any, data: Any, key: Any, score: Any, rule: Any, search: Any, **flags: Any
 ) -> None:
     """Raise for arguments of `select` that are not what it takes."""
-    if not callable(maker) or isinstance(maker, type):
+    is_type = isinstance(maker, type) and not issubclass(maker, Solver)
+    if not callable(maker) or is_type:
         raise TypeError(
             "maker must be a function of one number of each axis that returns a solver, got "
             f"{shown(maker)}"
@@ -87,7 +86,7 @@ def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> A
         check_solver(first)
     except TypeError as error:
         raise TypeError(f"maker must return a solver, got {shown(first)}") from error
-    check_targets(fields_of(first), data)
+    check_targets(first, data)
     check_kernels(first, data)
     return first
 
@@ -110,12 +109,9 @@ def check_score(score: Any, solver: Any, folds: int) -> None:
         )
 
 
-def _ranks(part: Any) -> bool:
-    """Whether this is a loss that couples rows, or a solver with one among its arguments."""
-    if is_kind(part, JointLoss) or not isinstance(part, Recipe):
-        return is_kind(part, JointLoss)
-    is_leaf = lambda node: isinstance(node, Recipe | JointLoss)
-    return any(map(_ranks, jax.tree.leaves(part.call()[1:], is_leaf=is_leaf)))
+def _ranks(solver: Any) -> bool:
+    """Whether a loss of this solver couples rows."""
+    return any(isinstance(part, JointLoss) for part in nodes_in(solver))
 
 
 def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> np.ndarray:

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_number, check_limit, integer
+from ..checks import as_number, check_limit, check_positive, integer
 from ..flags import despite_flags
 from ..models import classes_of
 from ..numerics import is_traced
-from ..recipe import check_positive, fields_of
 from ..types import Array, Batch
 from ..wrappers.paths import certificate_of
 from .checks import whole_number
@@ -146,7 +145,7 @@ def select(
         memory = as_number("memory", memory)
     numbers = {name: axis_of(name, values) for name, values in axes.items()}
     first = first_solver(maker, numbers, data)
-    targets = fields_of(first).targets
+    targets = first.targets
     fold = folds_of(key, data, targets, folds, groups)
     count, shape = int(fold.max()) + 1, tuple(map(len, numbers.values()))
     check_score(score, first, count)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from .. import printing
+from .._node import static, struct
 from ..calibration import calibrate_columns, check_method, columns_of
 from ..coverage import check_alpha, from_values
 from ..models import Classes, Classifier, OneVsOne
-from ..recipe import static, struct
 from ..types import Certificate
 from .sweeping import Table
 

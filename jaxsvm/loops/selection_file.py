@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..files import atomic_path, read_arrays
-from ..old import Old
-from .identity import crc_of
+from .identity import crc_of, words_of
 from .saving import SaveError, Saver
 
 FORMAT = "jaxsvm select 3"
@@ -143,5 +142,5 @@ class ResultFile:
 
 def digest(*parts: Any) -> str:
     """A number that differs for other arrays, numbers and names of functions."""
-    space, rest = Old(parts).words()
+    space, rest = words_of(parts)
     return f"{crc_of([*space, *rest]):08x}"

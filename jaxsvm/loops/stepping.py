@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._node import cast
 from ..flags import despite_flags
 from ..numerics import accum_dtype, in_mesh_of, is_traced
-from ..old import as_argument, check_solver
-from ..recipe import unwrap_static
 from ..types import Batch, Info, Solver, State, check_batch, same_structure
+from .checks import check_solver
 
 
 @despite_flags
@@ -48,7 +48,7 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         argument = _arguments[key][1]
     else:
         check_solver(solver)  # outside of the program, in which its numbers have no values
-        argument = jax.tree.map(jnp.asarray, as_argument(solver, accum_dtype(batch.x)))
+        argument = jax.tree.map(jnp.asarray, cast(solver, accum_dtype(batch.x)))
         if not is_traced(argument):
             _arguments[key] = solver, argument
             if len(_arguments) > MOST_ARGUMENTS:
@@ -65,7 +65,7 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         raise
 
 
-_update = jax.jit(lambda solver, state, batch: unwrap_static(solver).update(state, batch))
+_update = jax.jit(lambda solver, state, batch: solver.update(state, batch))
 
 # of the last calls of `step`: (id of the solver, dtype of the rows) -> the solver, which keeps its
 # id, and it as an argument, whose numbers are on the device

@@ -22,7 +22,8 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..checks import caller_stacklevel, calling, shown, x64_enabled
+from .._node import carried, cast, register
+from ..checks import caller_stacklevel, calling, check_choice, shown, x64_enabled
 from ..data.sharding import shard
 from ..files import DeferredInterrupt
 from ..flags import despite_flags, with_flags_of_caller
@@ -30,8 +31,6 @@ from ..models import classes_of
 from ..numerics import accum_dtype, depends_on
 from ..numerics.sharding import ROWS, auto_axes, example_mesh, split_rows
 from ..objectives import Probe
-from ..old import Old, as_argument, check_solver
-from ..recipe import check_choice, fields_of, register, unwrap_static
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
@@ -49,13 +48,14 @@ from ..types import (
 from .checks import (
     check_key,
     check_probe,
+    check_solver,
     check_targets,
     whole,
     whole_number,
 )
 from .chunks import FirstNames, HostChunk, host_chunks
 from .fitting import add_info, conclude, curve_row, empty_sums, rows_of_curve
-from .identity import MOST_STEPS, check_counters, check_like, check_origin, origin_of
+from .identity import MOST_STEPS, check_counters, check_like, check_origin, origin_of, row_entries
 from .program_cache import release_programs
 from .progress import Bar
 from .saving import Saver
@@ -254,7 +254,7 @@ def stream(
             table = rows_of_curve(curve, Curve(end.step, tol, tol, end.step, tol, None))
             has_steps = np.diff(np.asarray(table.step), prepend=int(start.step)) > 0
             loss = np.asarray(table.loss)[has_steps][-1:].sum()  # 0 without steps
-            model, finite = conclude(Old(plan.solver), end.solver, None, end.pending, loss)
+            model, finite = conclude(plan.solver, end.solver, None, end.pending, loss)
             run = Fit(model, end, table, tol, finite, cause, classes_of(wanted, names.classes))
             raises = on_interrupt == "raise" and (ended or interrupt.requested)
             return saver.finish(run, raises=raises)
@@ -300,8 +300,8 @@ def _begin(
         )
     like, dtype = no_rows(first, 1), accum_dtype(first.x)
     release_programs()
-    old = Old(as_argument(solver, dtype))
-    entries = old.row_entries(like)
+    solver = cast(solver, dtype)
+    entries = row_entries(solver, like)
     per_row = any(entries)
     if per_row and mesh is not None:
         raise ValueError(
@@ -316,7 +316,7 @@ def _begin(
         raise ValueError(
             f"rows={rows}, but the first chunk alone has {n}: give the number of all rows"
         )
-    init = lambda part: old.init(jax.random.key(0), like._replace(x=part[0], y=part[1]))
+    init = lambda part: solver.init(jax.random.key(0), like._replace(x=part[0], y=part[1]))
     if any(map(operator.and_, entries, depends_on(init, (like.x, like.y)))):
         raise ValueError(
             "this solver begins with something of each row (one_vs_one of a dual method: which "
@@ -324,18 +324,18 @@ def _begin(
             "one_vs_rest"
         )
     rows, size = rows if per_row else None, max(1, -(-n // batch))
-    plan = StreamPlan(old.call, as_argument(probe, dtype), mesh, parts, batch, size, rows)
-    origin: Any = origin_of(old, None, names.classes)
+    plan = StreamPlan(solver, cast(carried(probe), dtype), mesh, parts, batch, size, rows)
+    origin: Any = origin_of(solver, None, names.classes)
     pending = no_rows(first, batch)
     if state is None:
         data = first if mesh is None else shard(first, mesh)
-        begun = init_stream(old.call, key, data, rows=rows, parts=parts)
+        begun = init_stream(solver, key, data, rows=rows, parts=parts)
         zero, step = np.int32(0), jnp.zeros((), jnp.int32)
         counts: Any = zero, step, zero, zero, np.bool_(False), origin
         return plan, StreamState(begun, pending, *counts)
-    types = init_stream.eval_shape(old.call, jax.random.key(0), like, rows=rows)
+    types = init_stream.eval_shape(solver, jax.random.key(0), like, rows=rows)
     check_like(state, state._replace(solver=types, pending=pending), ("solver", "pending"))
-    solver_state = check_origin(old, like, state, origin)
+    solver_state = check_origin(solver, like, state, origin)
     home: Any = None if mesh is None else NamedSharding(mesh, PartitionSpec())
     if mesh is None and len(jnp.asarray(state.step).sharding.device_set) > 1:
         home = jax.local_devices()[0]
@@ -379,7 +379,7 @@ def _read(plan: StreamPlan, state: Any, chunk: HostChunk, steps: int) -> tuple[A
             f"chunks must have the same columns: one has {kind(chunk.batch)}, those before it "
             f"{kind(state.pending)}"
         )
-    check_targets(unwrap_static(plan.solver), chunk.batch)
+    check_targets(plan.solver, chunk.batch)
     if plan.rows is not None and not (chunk.complete and (chunk.batch.weight == 1).all()):
         raise ValueError(
             "this solver has a bound for each row, which a stream cannot know beforehand: use "
@@ -417,7 +417,7 @@ def no_rows(like: Batch, n: int) -> Batch:
 
 def _on_devices(plan: StreamPlan, names: FirstNames, state: Any) -> StreamState:
     """The state to save or return, with the names that chunks have told."""
-    origin = origin_of(Old(plan.solver), None, names.classes)
+    origin = origin_of(plan.solver, None, names.classes)
     return jax.device_put(state._replace(pending=plan.place(state.pending), origin=origin))
 
 
@@ -439,13 +439,13 @@ def run_batches(
         batch: rows of an update; structure.
         parts: of a batch, each on its device; structure.
     """
-    fields, share = fields_of(solver), batch // parts
-    probe = (lambda model: None) if probe is None else unwrap_static(probe)
+    share = batch // parts
+    probe = (lambda model: None) if probe is None else probe
     # traced once; what the solver computes of its numbers is rounded as within an update
-    update = jax.jit(lambda state, rows: unwrap_static(solver).update(state, rows))
-    features = jax.tree.leaves(jax.eval_shape(fields.prepare, rows).x)
+    update = jax.jit(lambda state, rows: solver.update(state, rows))
+    features = jax.tree.leaves(jax.eval_shape(solver.prepare, rows).x)
     if sum(a.size * a.dtype.itemsize for a in features) <= FEATURES:
-        rows = fields.prepare(rows)
+        rows = solver.prepare(rows)
 
     def batch_at(k: Any) -> Batch:
         def cut(a: Array) -> Array:
@@ -465,7 +465,7 @@ def run_batches(
     info = jax.eval_shape(update, state, jax.eval_shape(batch_at, 0))[1]
     state, sums = lax.fori_loop(0, count, body, (state, empty_sums(info)))
     with calling("probe", probe, "of the model to arrays of numbers"):
-        value = jax.tree.map(jnp.asarray, probe(fields.model(state, None)))
+        value = jax.tree.map(jnp.asarray, probe(solver.model(state, None)))
     state = lax.with_sharding_constraint(state, PartitionSpec()) if parts > 1 else state
     return state, curve_row(sums, step, count, value)
 
@@ -477,6 +477,6 @@ def init_stream(solver: Any, key: Any, first: Batch, *, rows: int | None, parts:
         zeros = jax.tree.map(lambda a: jnp.zeros((rows, *a.shape[1:]), a.dtype), first)
         first = zeros._replace(y=zeros.y + 1, weight=zeros.weight + 1)
     first = first._replace(index=jnp.arange(first.y.shape[0], dtype=jnp.int32))
-    state = unwrap_static(solver).init(jax.random.split(key)[0], first)
+    state = solver.init(jax.random.split(key)[0], first)
     # whole on each device: the compiler would be free to divide it
     return lax.with_sharding_constraint(state, PartitionSpec()) if parts > 1 else state

@@ -15,10 +15,9 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..checks import as_number, check_bytes, integer, shown
+from ..checks import as_number, check_bytes, check_positive, integer, shown
 from ..numerics import is_traced
 from ..numerics.sharding import auto_axes
-from ..recipe import check_positive
 from ..types import Array
 from .threads import Limits, Progress, may_overlap, processors, run_jobs
 

@@ -15,7 +15,6 @@ from ..checks import integer, shown, x64_enabled
 from ..files import atomic_path, check_target
 from ..kernels import holds_precomputed
 from ..numerics import is_traced
-from ..recipe import Recipe
 from ..types import Array, all_finite
 from .functions import Expansion, Linear, Mapped, num_columns
 
@@ -76,7 +75,7 @@ def export(
     """
     from jax import export as jax_export
 
-    if not callable(model) or isinstance(model, type | Recipe):
+    if not callable(model) or isinstance(model, type):
         raise TypeError(f"export takes a model, got {shown(model)}")
     if any(map(is_traced, jax.tree.leaves(model))):
         raise TypeError("export needs the model's values: call it outside of jit, vmap and grad")

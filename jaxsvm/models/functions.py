@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._node import static, struct
 from ..checks import integer, matrix
 from ..kernels import Kernel, holds_precomputed, matvec, precomputed
 from ..numerics import blocked, dot, is_traced, rounding_of_sums
-from ..recipe import static, struct, unwrap_static
 from ..types import Array, Batch
 
 
@@ -83,7 +83,7 @@ class Expansion:
         m, columns = self.x.shape[-2:]
         stacked = self.coef.ndim > 1
         if (holds_precomputed(self.kernel) and m != columns) or (
-            stacked and any(map(np.ndim, self.kernel.numbers))
+            stacked and any(map(np.ndim, jax.tree.leaves(self.kernel)))
         ):
             return 0.0
         diag = jax.vmap(self.kernel.diag) if len(self.x.shape) > 2 else self.kernel.diag
@@ -120,12 +120,12 @@ class Support(NamedTuple):
 class Mapped:
     """f(x) = inner(phi(x)): a model on features, as a function of raw rows."""
 
-    phi: Any  # a pytree, or `recipe.as_static` of a plain function
+    phi: Any  # a callable tree, as `carried` makes it
     inner: Any
 
     def features(self, x: Array) -> Array:
         """phi(x), (n, d) -> (n, p)."""
-        return unwrap_static(self.phi)(x)
+        return self.phi(x)
 
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""

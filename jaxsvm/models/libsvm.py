@@ -13,12 +13,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import MOST_COUNT, as_path, brief, caller_stacklevel, integer, shown, x64_enabled
+from ..checks import (
+    MOST_COUNT,
+    as_path,
+    brief,
+    caller_stacklevel,
+    check_choice,
+    integer,
+    shown,
+    x64_enabled,
+)
 from ..files import atomic_path, refuse_special
 from ..kernels import Kernel, by_name, linear, polynomial, precomputed, rbf, sigmoid
 from ..names import KERNELS
 from ..numerics import listed_entries, pad_rows
-from ..recipe import check_choice
 from ..types import SparseRows, all_finite
 from .functions import Expansion, Linear, make_expansion, on_training_rows
 from .multiclass import MultiOutput, OneVsOne, OneVsRest, pair_coef, stack_pairs
@@ -328,14 +336,13 @@ def support_of(model: Expansion | OneVsOne, sign: float = 1.0) -> tuple:
 
 def kernel_lines_of(kernel: Kernel) -> dict[str, Any]:
     """The lines of the header that describe the kernel."""
-    factory = kernel.call()[0]
-    name = factory.__name__
-    if _KERNELS.get(name) is not factory:
+    name = type(kernel).__name__
+    if _KERNELS.get(name) is not type(kernel):
         raise ValueError(
             f"LIBSVM holds {', '.join(_KERNELS)} kernels, got {kernel!r}: {_OTHERWISE}"
         )
     values = {key: getattr(kernel, key) for key in KERNELS[name]}
-    if factory is rbf and kernel.gamma is None:  # as LIBSVM computes: in float64
+    if isinstance(kernel, rbf) and kernel.gamma is None:  # as LIBSVM computes: in float64
         values["gamma"] = 0.5 / np.asarray(kernel.sigma, np.float64) ** 2
     if any(map(np.ndim, values.values())):
         raise ValueError(
@@ -484,7 +491,7 @@ def expansion_of(kernel: Kernel, x: Any, index: Any, coef: Any, b: Any, n: int, 
     """
     dtype = run_dtype()
     coef, b = (coef, b) if k > 2 else (coef[0], b[0])
-    if kernel.call()[0] is precomputed:
+    if isinstance(kernel, precomputed):
         model = on_training_rows(index, coef, b, n, dtype)
     else:
         x = pad_rows(x.tocsr().astype(dtype)) if hasattr(x, "tocsr") else jnp.asarray(x, dtype)

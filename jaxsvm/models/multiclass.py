@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._node import static, struct
 from ..checks import matrix
 from ..numerics import blocked, dot
-from ..recipe import static, struct
 from ..types import Array
 from .functions import Expansion
 

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._node import carried, static, struct
 from ..checks import class_names, matrix, shown
 from ..kernels import holds_precomputed
 from ..numerics import is_traced, pad_rows
-from ..recipe import Recipe, as_static, static, struct, unwrap_static
 from ..types import Array, Batch, Lifted, SparseRows
 from .frames import by_name, places
 from .functions import Expansion, Mapped, support_index
@@ -25,7 +25,7 @@ LEAST_SHARE = 0.25  # of the rows of a block that are no padding
 
 @jax.jit
 def _call(model: Any, x: Any) -> Any:
-    return unwrap_static(model)(x)
+    return model(x)
 
 
 def decision_values(model: Any, x: Any, sizes: Sequence[int] = SIZES) -> np.ndarray:
@@ -53,7 +53,7 @@ def decision_values(model: Any, x: Any, sizes: Sequence[int] = SIZES) -> np.ndar
         [3.0, 5.0, 7.0]
     """
     names = names_of(model)
-    x, model = _on_host(by_name(x, () if names is None else names.columns)), as_static(model)
+    x, model = _on_host(by_name(x, () if names is None else names.columns)), carried(model)
     n, start = x.shape[0], 0
     parts: list[np.ndarray] = []
     while start < n or not parts:
@@ -309,7 +309,7 @@ class Classifier(Named):
         return self.inner(x)
 
     def _check_inner(self) -> None:
-        if not callable(self.inner) or isinstance(self.inner, type | Recipe):
+        if not callable(self.inner) or isinstance(self.inner, type):
             raise TypeError(f"inner must be a model, got {shown(self.inner)}")
 
     def predict(self, x: Any) -> Any:

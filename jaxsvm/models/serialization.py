@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import os
@@ -14,9 +15,9 @@ import numpy as np
 import optax
 
 from .. import __about__
+from .._node import REGISTRY, Node, registered_name
 from ..checks import as_path, has_values, x64_enabled
 from ..files import atomic_path, read_arrays
-from ..recipe import REGISTRY, Recipe, registered_name
 from ..types import Array, all_finite
 
 _FORMAT = 1
@@ -42,14 +43,16 @@ def _class_name(cls: type) -> str | None:
 
 def _field_names(cls: type) -> Any:
     """The fields of a NamedTuple or dataclass; None of other classes."""
-    return getattr(cls, "_fields", getattr(cls, "__dataclass_fields__", None))
+    if dataclasses.is_dataclass(cls):
+        return [field.name for field in dataclasses.fields(cls)]
+    return getattr(cls, "_fields", None)
 
 
 def _find(name: str) -> Any:
     """What is registered by that name, or a state class of optax."""
     name = _RENAMED.get(name, name)
     if name not in REGISTRY:  # modules register their names where they are imported
-        importlib.import_module(f"{__name__.split('.')[0]}.api")
+        importlib.import_module(__name__.split(".")[0])
     entry = REGISTRY.get(name)
     if entry is None:
         prefix, _, last = name.rpartition(".")
@@ -62,14 +65,16 @@ def _find(name: str) -> Any:
     return entry
 
 
-def _make(name: str, kind: str, args: list, kwargs: dict) -> Any:
-    """The result of a factory, or an object of a class; no other function is called."""
-    entry = _find(name)
-    is_class = isinstance(entry, type) and _field_names(entry) is not None
-    if not (is_class if kind == "class" else hasattr(entry, "unchecked")):
-        raise _Refused(f"makes a {name!r}, which is not registered as a {kind}")
+def _make(name: str, fields: dict) -> Any:
+    """An object of a class; nothing else is called."""
+    entry: Any = _find(name)
+    if not isinstance(entry, type) or _field_names(entry) is None:
+        raise _Refused(f"makes a {name!r}, which is not registered as a class")
     try:
-        return entry(*args, **kwargs)
+        # the numbers of several nodes at once are arrays, which a node refuses
+        cls: Any = entry
+        several = issubclass(cls, Node) and any(map(np.ndim, jax.tree.leaves(fields)))
+        return cls.unchecked(fields) if several else cls(**fields)
     except (TypeError, ValueError) as error:
         raise _Refused(
             f"holds a {name!r} that this version of jaxsvm does not take ({error}): load it with "
@@ -85,11 +90,9 @@ def _encode(node: Any, arrays: list) -> Any:
         return {"value": node}
     if isinstance(node, jax.Array | np.ndarray | np.generic):
         return _encode_array(node, arrays)
-    if isinstance(node, Recipe):
-        factory, args, kwargs = node.call()
-        if name := registered_name(factory):
-            return {"call": name, "args": each(args), "kwargs": named(kwargs)}
-    elif (fields := _field_names(type(node))) is not None:
+    if isinstance(node, jax.tree_util.Partial) and not jax.tree.leaves(node):
+        node = node.func  # as nodes hold functions
+    if (fields := _field_names(type(node))) is not None:
         if name := _class_name(type(node)):
             return {"named": name, "fields": named({f: getattr(node, f) for f in fields})}
     elif isinstance(node, tuple | list):
@@ -136,10 +139,8 @@ def _decode(node: Any, arrays: dict[str, np.ndarray]) -> Any:
             return jax.random.wrap_key_data(jnp.asarray(arrays.pop(f"a{number}")), impl=impl)
         case {"array": number, "dtype": name}:
             return _decode_array(arrays.pop(f"a{number}"), jnp.dtype(name))
-        case {"call": name, "args": args, "kwargs": kwargs}:
-            return _make(name, "factory", each(args), named(kwargs))
         case {"named": name, "fields": fields}:
-            return _make(name, "class", [], named(fields))
+            return _make(name, named(fields))
         case {"function": name}:
             return _find(name)
         case {"dict": parts}:

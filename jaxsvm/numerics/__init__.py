@@ -15,6 +15,7 @@ from .centring import needs_subtraction as needs_subtraction
 from .centring import offset as offset
 from .centring import sqdist as sqdist
 from .centring import sqdist_of as sqdist_of
+from .dependence import check_open as check_open
 from .dependence import depends_on as depends_on
 from .double import in_double as in_double
 from .golden import golden_section as golden_section
@@ -52,6 +53,7 @@ from .reductions import count as count
 from .reductions import fast_max as fast_max
 from .reductions import fast_min as fast_min
 from .reductions import gather as gather
+from .reductions import in_transformation as in_transformation
 from .reductions import index_row as index_row
 from .reductions import is_traced as is_traced
 from .reductions import norm as norm

@@ -18,3 +18,18 @@ def depends_on(fn: Callable, state: Any, *rest: Any) -> tuple[bool, ...]:
         if any(map(is_dependent, equation.invars)):
             dependent.update(equation.outvars)
     return tuple(map(is_dependent, jaxpr.outvars))
+
+
+def check_open(function: Callable, parameters: Any) -> None:
+    """Raise if `function(parameters)` depends on traced values that are not among `parameters`.
+
+    A rule for derivatives with respect to `parameters` would lose those of the other values.
+    """
+    consts = jax.make_jaxpr(function)(parameters).consts
+    if any(isinstance(value, jax.core.Tracer) for value in consts):
+        raise ValueError(
+            "a kernel or loss reads traced values that it is not passed, such as those that its "
+            "function closes over, so that their derivatives would be lost: pass them by "
+            "kernels.custom(fn, params), losses.custom(..., params) or "
+            "jax.tree_util.Partial(fn, values)"
+        )

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import get_opaque_trace_state
 from jax.sharding import PartitionSpec
 
 from ..types import Array
@@ -249,5 +250,11 @@ def is_traced(*trees: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in (zero, *jax.tree.leaves(trees)))
 
 
+def in_transformation() -> bool:
+    """Whether the call is inside of `jit`, `vmap`, `grad` or another transformation of JAX."""
+    return bool(get_opaque_trace_state() != _outside)
+
+
+_outside = get_opaque_trace_state()
 # an array on the device, once there is one: one of the host would be moved there at every call
 _zeros: list[Array] = []

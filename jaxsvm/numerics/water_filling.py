@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..recipe import register
+from .._node import register
 from ..types import Array, Scalar
 from .batching import map_on_cpu
 from .products import dot

@@ -9,7 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number, has_values, integer, shown
+from ..checks import (
+    as_number,
+    check_choice,
+    check_positive,
+    check_share,
+    has_values,
+    integer,
+    shown,
+)
 from ..flags import despite_flags
 from ..kernels import holds_precomputed, matvec
 from ..losses import hinge
@@ -26,8 +34,7 @@ from ..numerics import (
     scatter_set,
     sqnorms,
 )
-from ..recipe import check_choice, check_positive, check_share, fields_of, require
-from ..types import Array, Batch, Certificate, Lifted, Loss, Model, SparseRows, column
+from ..types import Array, Batch, Certificate, Lifted, Loss, Model, SparseRows, column, require
 from .elastic import elastic_gap
 from .evaluate import (
     check_dual_model,
@@ -494,7 +501,7 @@ def dual_ascent(
 
 def _check_labels(loss: Loss, data: Batch) -> None:
     """Raise for known targets that are no labels of a loss of labels."""
-    if not has_values(data.y, data.weight) or not fields_of(loss).labels:
+    if not has_values(data.y, data.weight) or not loss.labels:
         return
     values = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0])
     if not np.isin(values, (-1, 1)).all():

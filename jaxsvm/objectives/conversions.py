@@ -7,11 +7,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number, has_shape
+from ..checks import as_number, check_choice, check_nonnegative, check_positive, has_shape
 from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
 from ..numerics import is_traced, two_levels, water_level
-from ..recipe import check_choice, check_nonnegative, check_positive
 from ..types import Array, Batch, Model, check_weights
 from .evaluate import check_objective, decision_values, in_float64, normalized_weights
 
@@ -145,7 +144,7 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
             "p is 0 for all rows, expected shares of sum 1: take those of a run "
             "after its first step"
         )
-    return _lam((nu, p, data, as_kernel(kernel)), (bias,))
+    return _lam((nu, p, data, as_kernel(kernel)), choices=(bias,))
 
 
 @in_float64

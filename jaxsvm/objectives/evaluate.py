@@ -11,24 +11,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number, has_values, shown
+from .._node import carried, cast, refuse_class, restored
+from ..checks import as_number, check_positive, has_values, shown
 from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
 from ..models import Classifier, Expansion, Linear, Mapped, MultiLabel, names_of
 from ..numerics import dot, is_traced, mesh_of
-from ..recipe import (
-    Recipe,
-    as_static,
-    cast,
-    check_loss_values,
-    check_positive,
-    is_kind,
-    refuse_factory,
-    refuse_joint,
-    unwrap_static,
-)
 from ..risks import risk_of
-from ..types import AnyLoss, Array, Batch, Fit, JointLoss, Lifted, Loss, Model, check_weights
+from ..types import (
+    AnyLoss,
+    Array,
+    Batch,
+    Fit,
+    JointLoss,
+    Lifted,
+    Loss,
+    Model,
+    check_weights,
+    refuse_joint,
+)
 
 
 def check_objective(
@@ -42,8 +43,8 @@ def check_objective(
         TypeError: a model, data or loss of another type.
         ValueError: rows of other columns or classes than the model knows.
     """
-    refuse_factory("model", model)
-    if not callable(model) or isinstance(model, type | Recipe) or not hasattr(model, needs):
+    refuse_class("model", model)
+    if not callable(model) or isinstance(model, type | Kernel | Loss) or not hasattr(model, needs):
         how = ": pass run.model" if isinstance(model, Fit) else ""
         raise TypeError(
             f"model must be a model, such as run.model, got {type(model).__name__}{how}"
@@ -72,12 +73,11 @@ def check_dual_model(model: Any) -> None:
 
 def check_loss(loss: Any, joint: bool = False) -> None:
     """Raise TypeError for what is not a loss; `joint`: it may be one that couples rows."""
-    refuse_factory("loss", loss)
+    refuse_class("loss", loss)
     if not joint:
         refuse_joint("loss", loss)
-    if not is_kind(loss, (Loss, JointLoss)):
+    if not isinstance(loss, Loss | JointLoss):
         raise TypeError(f"loss must be a loss such as jaxsvm.losses.hinge, got {shown(loss)}")
-    check_loss_values("loss", loss)
 
 
 def in_float64(fn: Callable) -> Callable:
@@ -89,7 +89,7 @@ def in_float64(fn: Callable) -> Callable:
 
     @functools.partial(jax.jit, static_argnames=("choices",))
     def compiled(arrays, statics, choices):
-        return fn(*arrays, *(unwrap_static(thing) for thing in statics), *choices)
+        return fn(*arrays, *(restored(thing) for thing in statics), *choices)
 
     @functools.wraps(fn)
     def run(arrays, statics=(), choices=()):
@@ -99,7 +99,7 @@ def in_float64(fn: Callable) -> Callable:
         mesh = jax.set_mesh(mesh_of(rows[0])) if rows else contextlib.nullcontext()
         with jax.enable_x64(True), mesh:
             arrays = jax.tree.map(_wide, arrays)
-            args = cast((arrays, tuple(as_static(thing) for thing in statics)), jnp.float64)
+            args = cast((arrays, tuple(carried(thing) for thing in statics)), jnp.float64)
             # JAX warns of float64 outside
             results = compiled(*args, choices)
             return jax.tree.map(lambda a: np.asarray(a)[()] if has_values(a) else a, results)
@@ -200,7 +200,7 @@ def _primal(model: Any, data: Batch, lam: Array, loss: Loss) -> Array:
 
 def mean_loss(score: Array, data: Batch, loss: Any) -> Array:
     """The weighted mean loss (), or the joint risk of a loss that couples rows."""
-    if is_kind(loss, JointLoss):
+    if isinstance(loss, JointLoss):
         return risk_of(loss, data).value_and_slope(score)[0]
     share = normalized_weights(data)
     losses = loss.value(score, data.y)

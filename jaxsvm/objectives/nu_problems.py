@@ -22,11 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number
+from ..checks import as_number, check_choice, check_positive
 from ..kernels import matvec
 from ..models import Expansion
 from ..numerics import is_traced
-from ..recipe import check_choice, check_positive
 from ..types import Array, Batch, Certificate, Scalar
 from .certificates import objective_rounding
 from .evaluate import check_dual_model, in_float64

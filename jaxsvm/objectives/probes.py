@@ -8,9 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from .._node import static, struct
 from ..losses import hinge
 from ..numerics import is_traced
-from ..recipe import as_static, static, struct, unwrap_static
 from ..types import AnyLoss, Array, Batch, Model, check_weights
 from .evaluate import (
     check_loss,
@@ -138,7 +138,7 @@ def risk_on(data: Batch, loss: AnyLoss = hinge) -> Any:
     """
     check_weights("data", data)
     check_loss(loss, joint=True)
-    return _Risk(data, as_static(loss))
+    return _Risk(data, loss)
 
 
 @struct
@@ -159,7 +159,7 @@ class _Risk(Probe):
                 "risk_on takes models with one value for each row; measure a model "
                 "of many classes with error_on"
             )
-        risk = mean_loss(score, data, unwrap_static(self.loss))
+        risk = mean_loss(score, data, self.loss)
         is_finite = jnp.all(jnp.isfinite(score) | (normalized_weights(data) <= 0))
         return jnp.where(is_finite, risk, jnp.inf)
 

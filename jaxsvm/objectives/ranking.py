@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import integer
+from .._node import static, struct
+from ..checks import check_choice, integer
 from ..numerics import is_traced, pairwise_sum
 from ..numerics.wavelet import Ranges
 from ..ranking import (
@@ -25,7 +26,6 @@ from ..ranking import (
     sum_partners,
     violators,
 )
-from ..recipe import check_choice, static, struct
 from ..types import Array, Batch, Model, check_weights
 from .evaluate import check_objective, decision_values
 from .probes import Probe

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..checks import integer
+from .._node import between, node, register
 from ..numerics import count, hash32
-from ..recipe import register, sampler
-from ..types import Array, Sampler
-from .base import check_batch_size, per_step, share_of_rows
+from ..types import Array, Batch
+from .base import Batches
 from .permutation import shuffled
 
 PERIOD = 1024  # rows between two updates of the counters
@@ -37,8 +36,8 @@ class ActiveRowsState(NamedTuple):
     spent: Array  # ()   int32, visits of active rows since that pass
 
 
-@sampler
-def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 4) -> Sampler:
+@node
+class active_rows(Batches):
     """Passes over the active rows, each in a random order; passes over all rows in between.
 
     They are for dual methods, most of whose variables stay at a bound. A row is active until
@@ -77,15 +76,15 @@ def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 4) -> Samp
         and more RAM!, 2022, section 3 (shrinking); I. Steinwart, D. Hush, C. Scovel, Training SVMs
         without offset, JMLR 12, 2011.
     """
-    b = batch_size
-    check_batch_size(b)
-    integer("patience", patience, 1)
-    integer("effort", effort, 1)
 
-    def length(n):
-        return -(-min(n, PERIOD) // b)
+    batch_size: int = between(1, default=1)
+    patience: int = between(1, default=2)
+    effort: int = between(1, default=4)
 
-    def init(key, data):
+    def period(self, n: int) -> int:
+        return -(-min(n, PERIOD) // self.batch_size)
+
+    def init(self, key: Array, data: Batch) -> ActiveRowsState:
         order_key, key = jax.random.split(key)
         positive = data.weight > 0
         order = jax.random.bits(order_key, positive.shape, jnp.uint32) >> 1
@@ -108,30 +107,27 @@ def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 4) -> Samp
             spent=zero,
         )
 
-    def draw_rows(s, words, size, t):
+    def draw_one(self, s: ActiveRowsState, t: Array) -> Array:
+        b, size = self.batch_size, pass_size(s)
+        words = jax.random.bits(jax.random.fold_in(s.key, s.passes), (WORDS, 1), jnp.uint32)
         position = (t - s.start) * b + jnp.arange(b, dtype=jnp.int32)
         words = words + hash32((position // size).astype(jnp.uint32))[None, :]
         place = (position % size).astype(jnp.uint32)
         place = shuffled(place, size.astype(jnp.uint32), words, s.rows.shape[0]).astype(jnp.int32)
         return jnp.where(s.full, s.rows[place], s.active[place])
 
-    def draw(s, t, steps):
-        size = pass_size(s)
-        words = jax.random.bits(jax.random.fold_in(s.key, s.passes), (WORDS, 1), jnp.uint32)
-        return per_step(lambda s, t: draw_rows(s, words, size, t), s, t, steps)
-
-    def feedback(s, index, progress):
+    def feedback(self, s: ActiveRowsState, index: Array, progress: Array) -> ActiveRowsState:
         n = s.rows.shape[0]
         visited = jnp.where(index >= 0, index, n).ravel()
         gained = jnp.where((index >= 0) & (progress > 0), index, n).ravel()
         idle = s.idle.at[visited].add(1, mode="drop").at[gained].set(0, mode="drop")
         gain = s.gain + jnp.sum(jnp.where(index >= 0, progress, 0)).astype(s.gain.dtype)
         step = s.step + count(jnp.any(index >= 0, axis=1))
-        visits = (step - s.start) * b
+        visits = (step - s.start) * self.batch_size
         ends = visits >= pass_size(s)
 
         def compact():
-            is_active = (idle[s.rows] < patience) & (jnp.arange(n, dtype=jnp.int32) < s.count)
+            is_active = (idle[s.rows] < self.patience) & (jnp.arange(n, dtype=jnp.int32) < s.count)
             target = jnp.where(is_active, jnp.cumsum(is_active, dtype=jnp.int32) - 1, n)
             return s.active.at[target].set(s.rows, mode="drop"), count(is_active)
 
@@ -140,7 +136,7 @@ def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 4) -> Samp
         full_gain = jnp.where(s.full, gain, s.full_gain)
         per_visit = lambda gain, visits: gain / jnp.maximum(visits, 1).astype(gain.dtype)
         poor = per_visit(gain, visits) < per_visit(full_gain, s.count)
-        full = (n_active == 0) | (~s.full & (poor | (spent // effort >= s.count)))
+        full = (n_active == 0) | (~s.full & (poor | (spent // self.effort >= s.count)))
         at_end = lambda new, old: jnp.where(ends, new, old)
         return s._replace(
             active=active,
@@ -154,8 +150,6 @@ def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 4) -> Samp
             full_gain=at_end(full_gain, s.full_gain),
             spent=at_end(spent, s.spent),
         )
-
-    return Sampler(init, draw, share_of_rows, feedback, period=length, rows=lambda n: b)
 
 
 def pass_size(s: ActiveRowsState) -> Array:

@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import count, index_row, is_traced
-from ..recipe import check_scalars, register, sampler
-from ..types import Array, Sampler
-from .base import check_batch_size, per_step, share_of_rows
+from .._node import between, node, register
+from ..numerics import count, index_row
+from ..types import Array, Batch
+from .base import Batches
 from .permutation import ROUNDS, shuffled
+
+LOWEST, HIGHEST = 1 / 20, 20.0  # preferences
 
 
 @register("AcfState")
@@ -28,8 +30,8 @@ class AcfState(NamedTuple):
     step: Array  # ()  int32, steps with feedback so far
 
 
-@sampler
-def acf(batch_size: int = 1, change: float = 0.2) -> Sampler:
+@node
+class acf(Batches):
     """The sampler of adaptive coordinate frequencies.
 
     Rows that make more progress than the mean are visited more often:
@@ -68,37 +70,30 @@ def acf(batch_size: int = 1, change: float = 0.2) -> Sampler:
         frequencies, ACML 2013, algorithm 2; S. Qaadan, M. Schueler, T. Glasmachers, Dual SVM
         training on a budget, ICPRAM 2018, algorithm 2.
     """
-    b = batch_size
-    check_batch_size(b)
-    check_scalars(change=change)
-    if not is_traced(change) and not float(change) >= 0:
-        raise ValueError(f"change must be at least 0, got {float(change):g}")
-    lowest, highest = 1 / 20, 20.0
 
-    def length(n):
-        return -(-n // b)
+    batch_size: int = between(1, default=1)
+    change: float = between(0.0, default=0.2)
 
-    def init(key, data):
-        n = data.weight.shape[0]
+    def period(self, n: int) -> int:
+        return -(-n // self.batch_size)
+
+    def init(self, key: Array, data: Batch) -> AcfState:
         preference = (data.weight > 0).astype(data.weight.dtype)
         zero = jnp.zeros((), jnp.int32)
-        return AcfState(
-            key,
-            preference,
-            _systematic(key, preference, zero, length(n) * b),
-            jnp.zeros_like(preference[0]),
-            zero,
-        )
+        total = self.period(len(preference)) * self.batch_size
+        schedule = _systematic(key, preference, zero, total)
+        return AcfState(key, preference, schedule, jnp.zeros_like(preference[0]), zero)
 
-    def draw_rows(s, t):
-        steps, position = s.schedule.shape[0] // b, jnp.arange(b, dtype=jnp.uint32)
-        words = jax.random.bits(jax.random.fold_in(s.key, t // steps), (ROUNDS,), jnp.uint32)
-        position = (t % steps * b).astype(jnp.uint32) + position
-        count = s.schedule.shape[0]
+    def draw_one(self, s: AcfState, t: Array) -> Array:
+        b, count = self.batch_size, s.schedule.shape[0]
+        epoch, step = t // (count // b), t % (count // b)
+        words = jax.random.bits(jax.random.fold_in(s.key, epoch), (ROUNDS,), jnp.uint32)
+        position = (step * b).astype(jnp.uint32) + jnp.arange(b, dtype=jnp.uint32)
         return s.schedule[shuffled(position, jnp.uint32(count), words, count).astype(jnp.int32)]
 
-    def feedback(s, index, progress):
-        n, steps = s.preference.shape[0], s.schedule.shape[0] // b
+    def feedback(self, s: AcfState, index: Array, progress: Array) -> AcfState:
+        b, n = self.batch_size, s.preference.shape[0]
+        steps = s.schedule.shape[0] // b
         first_epoch = s.step < steps  # feedback never spans two epochs
         rate = jnp.where(first_epoch, 0, 1 / n).astype(s.mean.dtype)
         tiny = jnp.finfo(s.mean.dtype).tiny
@@ -110,10 +105,9 @@ def acf(batch_size: int = 1, change: float = 0.2) -> Sampler:
             i, gain = item
             row, visited = jnp.maximum(i, 0), i >= 0
             old = index_row(p, row)
-            power = jnp.minimum(
-                change * (gain / jnp.where(mean > tiny, mean, 1) - 1), math.log(highest / lowest)
-            )
-            new = jnp.clip(old * jnp.exp(power), lowest, highest)
+            rise = self.change * (gain / jnp.where(mean > tiny, mean, 1) - 1)
+            power = jnp.minimum(rise, math.log(HIGHEST / LOWEST))
+            new = jnp.clip(old * jnp.exp(power), LOWEST, HIGHEST)
             value = jnp.where(visited & ~first_epoch & (mean > tiny) & (old > 0), new, old)
             mean = jnp.where(
                 visited,
@@ -129,9 +123,6 @@ def acf(batch_size: int = 1, change: float = 0.2) -> Sampler:
         redraw = lambda: _systematic(s.key, p, step // steps, steps * b)
         schedule = lax.cond(step % steps == 0, redraw, lambda: s.schedule)
         return AcfState(s.key, p, schedule, mean, step)
-
-    draw = lambda s, t, count: per_step(draw_rows, s, t, count)
-    return Sampler(init, draw, share_of_rows, feedback, period=length, rows=lambda n: b)
 
 
 _UNIT = 16  # fractional bits of a row's visits per epoch

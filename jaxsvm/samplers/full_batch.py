@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
-from ..recipe import sampler
-from ..types import Sampler
-from .base import no_feedback, share_of_rows
+from .._node import node
+from ..types import Array, Batch, Sampler
 
 
-@sampler
-def whole() -> Sampler:
+@node
+class whole(Sampler):
     """All rows at every step, with weight w_i / (mean positive weight).
 
     Example:
@@ -19,11 +20,14 @@ def whole() -> Sampler:
         150
     """
 
-    def init(key, data):
+    full_batch = True
+
+    def init(self, key: Array, data: Batch) -> Array:
         return jnp.zeros(data.weight.shape, jnp.int32)
 
-    def draw(s, t, count):
-        rows = jnp.arange(s.shape[0], dtype=jnp.int32)
-        return jnp.broadcast_to(rows, (count, s.shape[0]))
+    def draw(self, state: Array, t: Any, count: int) -> Array:
+        rows = jnp.arange(state.shape[0], dtype=jnp.int32)
+        return jnp.broadcast_to(rows, (count, state.shape[0]))
 
-    return Sampler(init, draw, share_of_rows, no_feedback, rows=lambda n: n, full_batch=True)
+    def rows(self, n: int) -> int:
+        return n

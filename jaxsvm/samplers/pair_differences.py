@@ -7,11 +7,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from .._node import between, node, register
 from ..numerics import differences, multiply_high
 from ..ranking import blocks_of, check_grades, pairs_of, sort_rows, weight_below
-from ..recipe import register, sampler
-from ..types import Array, Sampler
-from .base import check_batch_size, no_feedback, per_step
+from ..types import Array, Batch
+from .base import Batches
 from .with_replacement import cumulative_units
 
 
@@ -28,8 +28,8 @@ class PairsState(NamedTuple):
     end: Array  # (n,)  int32, the first position of the query with the same grade
 
 
-@sampler
-def pairs(batch_size: int = 1, per_query: bool = False) -> Sampler:
+@node
+class pairs(Batches):
     """Differences x_i - x_j of rows of one query with grade_i > grade_j, with the label 1.
 
     So a linear solver trains on pairs: its objective is lam/2 |w|^2 + mean loss(<w, x_i - x_j>, 1),
@@ -64,11 +64,12 @@ def pairs(batch_size: int = 1, per_query: bool = False) -> Sampler:
 
     Reference: D. Sculley, Large scale learning to rank, NIPS workshop on advances in ranking, 2009.
     """
-    b = batch_size
-    check_batch_size(b)
 
-    def init(key, data):
-        of_data = pairs_of(data, per_query)
+    batch_size: int = between(1, default=1)
+    per_query: bool = False
+
+    def init(self, key: Array, data: Batch) -> PairsState:
+        of_data = pairs_of(data, self.per_query)
         *_, row = sort_rows(data.query, of_data.grade)
         grade, weight = of_data.grade[row], of_data.weight[row]
         mass = of_data.share[row] * weight_below(of_data.block, grade, weight)
@@ -76,26 +77,25 @@ def pairs(batch_size: int = 1, per_query: bool = False) -> Sampler:
         end = blocks_of(of_data.block.first, grade).first
         return PairsState(key, row, units(mass), units(weight), of_data.block.first, end)
 
-    def draw_pairs(s, t):
-        bits = jax.random.bits(jax.random.fold_in(s.key, t), (2, b), jnp.uint32)
+    def draw_one(self, s: PairsState, t: Array) -> Array:
+        bits = jax.random.bits(jax.random.fold_in(s.key, t), (2, self.batch_size), jnp.uint32)
         high = _position(s.pairs, bits[0], s.pairs[0], s.pairs[-1])
         low = _position(s.weight, bits[1], s.weight[s.start[high]], s.weight[s.end[high]])
         return s.row[jnp.concatenate([high, low])]
 
-    def combine(batch):
-        ones = jnp.ones(b, batch.y.dtype)
+    def rows(self, n: int) -> int:
+        return 2 * self.batch_size
+
+    def weight(self, data: Batch) -> Array:
+        return jnp.ones_like(data.weight)
+
+    def combine(self, batch: Batch) -> Batch:
+        b, ones = self.batch_size, jnp.ones(self.batch_size, batch.y.dtype)
         first = jax.tree.map(lambda a: a[:b], batch._replace(x=batch.y))
         return first._replace(x=differences(batch.x, b), y=ones, weight=ones)
 
-    return Sampler(
-        init,
-        lambda s, t, count: per_step(draw_pairs, s, t, count),
-        lambda data: jnp.ones_like(data.weight),
-        no_feedback,
-        rows=lambda n: 2 * b,
-        combine=combine,
-        validate=lambda data: check_grades(data.y, data.weight, data.query),
-    )
+    def validate(self, data: Batch) -> None:
+        check_grades(data.y, data.weight, data.query)
 
 
 def _position(total: Array, bits: Array, low: Array, high: Array) -> Array:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from .._node import between, node, register
 from ..numerics import hash32
-from ..recipe import register, sampler
-from ..types import Array, Sampler
-from .base import check_batch_size, no_feedback, per_step, positive_rows, share_of_rows
+from ..types import Array, Batch
+from .base import Batches, positive_rows
 
 
 @register("EpochsState")
@@ -90,8 +90,8 @@ def _rotate(index: Array, key_part: Array, size: Array, word: Array) -> Array:
     return jnp.where(index >= size, index - size, index)
 
 
-@sampler
-def epochs(batch_size: int = 1, shuffle: bool = True) -> Sampler:
+@node
+class epochs(Batches):
     """Passes over the rows of positive weight, each in a new random order.
 
     The last batch of a pass is padded. A row has weight w_i / (mean positive weight) in the batch.
@@ -113,18 +113,20 @@ def epochs(batch_size: int = 1, shuffle: bool = True) -> Sampler:
         >>> sorted(first_pass.ravel().tolist())
         [-1, 0, 1, 2]
     """
-    b = batch_size
-    check_batch_size(b)
 
-    def init(key, data):
+    batch_size: int = between(1, default=1)
+    shuffle: bool = True
+
+    def init(self, key: Array, data: Batch) -> EpochsState:
         return EpochsState(key, *positive_rows(data))
 
-    def draw_rows(s, t):
+    def draw_one(self, s: EpochsState, t: Array) -> Array:
+        b = self.batch_size
         steps_per_pass = jnp.maximum(-(-s.count // b), 1)  # steps in a pass
         position = t % steps_per_pass * b + jnp.arange(b, dtype=jnp.int32)
         is_row = position < s.count
         position = jnp.where(is_row, position, jnp.zeros_like(position))
-        if shuffle:
+        if self.shuffle:
             words = jax.random.bits(
                 jax.random.fold_in(s.key, t // steps_per_pass), (ROUNDS,), jnp.uint32
             )
@@ -132,11 +134,3 @@ def epochs(batch_size: int = 1, shuffle: bool = True) -> Sampler:
                 position.astype(jnp.uint32), s.count.astype(jnp.uint32), words, s.rows.shape[0]
             ).astype(jnp.int32)
         return jnp.where(is_row, s.rows[position], -1)
-
-    return Sampler(
-        init,
-        lambda s, t, count: per_step(draw_rows, s, t, count),
-        share_of_rows,
-        no_feedback,
-        rows=lambda n: b,
-    )

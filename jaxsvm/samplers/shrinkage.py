@@ -7,11 +7,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..checks import integer
+from .._node import between, node, register
 from ..numerics import count, hash32
-from ..recipe import register, sampler
-from ..types import Array, Sampler
-from .base import check_batch_size, per_step, positive_rows, share_of_rows
+from ..types import Array, Batch
+from .base import Batches, positive_rows
 from .permutation import ROUNDS, shuffled
 
 
@@ -32,8 +31,8 @@ class ShrinkingState(NamedTuple):
     step: Array  # ()   int32, steps with feedback so far
 
 
-@sampler
-def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
+@node
+class shrinking(Batches):
     """Passes over all rows, each followed by passes over active rows only.
 
     They are for dual methods at large C.
@@ -72,21 +71,21 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
         C.-J. Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008,
         section 3.2.
     """
-    b = batch_size
-    check_batch_size(b)
-    integer("rounds", rounds, 0)
 
-    def length(n):
-        return -(-n // b)
+    batch_size: int = between(1, default=16)
+    rounds: int = between(0, default=2)
 
-    def init(key, data):
+    def period(self, n: int) -> int:
+        return -(-n // self.batch_size)
+
+    def init(self, key: Array, data: Batch) -> ShrinkingState:
         rows, count = positive_rows(data)
         zero = jnp.zeros((), jnp.int32)
         return ShrinkingState(key, rows, count, rows, zero, jnp.zeros(rows.shape, jnp.int32), zero)
 
-    def draw_rows(s, t):
-        period = length(s.rows.shape[0])
-        full_pass = (t // period % (1 + rounds) == 0) | (s.n_active == 0)
+    def draw_one(self, s: ShrinkingState, t: Array) -> Array:
+        b, period = self.batch_size, self.period(s.rows.shape[0])
+        full_pass = (t // period % (1 + self.rounds) == 0) | (s.n_active == 0)
         size = jnp.where(full_pass, s.count, s.n_active)
         position = t % period * b + jnp.arange(b, dtype=jnp.int32)
         round_hash = hash32((position // size).astype(jnp.uint32))
@@ -99,7 +98,7 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
         ).astype(jnp.int32)
         return jnp.where(full_pass, s.rows[place], s.active[place])
 
-    def feedback(s, index, progress):
+    def feedback(self, s: ShrinkingState, index: Array, progress: Array) -> ShrinkingState:
         n = s.rows.shape[0]
         visited = jnp.where(index >= 0, index, n).ravel()
         progressed = s.progressed.at[visited].max(
@@ -116,11 +115,8 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
                 active_now,
             )
 
-        period_ends = step % length(n) == 0
+        period_ends = step % self.period(n) == 0
         active, n_active, progressed = jax.lax.cond(
             period_ends, redraw, lambda: (s.active, s.n_active, progressed)
         )
         return s._replace(active=active, n_active=n_active, progressed=progressed, step=step)
-
-    draw = lambda s, t, count: per_step(draw_rows, s, t, count)
-    return Sampler(init, draw, share_of_rows, feedback, period=length, rows=lambda n: b)

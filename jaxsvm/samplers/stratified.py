@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from .._node import node, register, static
 from ..checks import integer
-from ..recipe import fields_of, register, sampler
 from ..types import Array, Batch, Sampler
 
 
@@ -20,8 +21,8 @@ class StrataState(NamedTuple):
     first: Array  # (k,)  int32
 
 
-@sampler
-def strata(inner: Sampler, *, blocks: int) -> Sampler:
+@node
+class strata(Sampler):
     """The draws of `inner` in each of `blocks` equal blocks of rows, side by side.
 
         block j: rows j m to (j + 1) m - 1,   m = ceil(n / blocks);   key_j = fold_in(key, j)
@@ -58,64 +59,66 @@ def strata(inner: Sampler, *, blocks: int) -> Sampler:
         Accelerating minibatch stochastic gradient descent using stratified sampling, arXiv
         1405.3080, 2014.
     """
-    integer("blocks", blocks, 1)
-    of_block = fields_of(inner)
-    kinds = {
-        "draws all rows": of_block.full_batch,
-        "has blocks of its own": of_block.blocks > 1,
-        "combines rows": of_block.combine is not None,
-    }
-    for kind in [text for text, is_so in kinds.items() if is_so]:
-        raise ValueError(
-            f"inner must draw rows of one block, and {inner} {kind}: take one such as "
-            "samplers.epochs(16)"
-        )
 
-    def length(n):
-        return -(-n // blocks)
+    inner: Sampler
+    _: KW_ONLY
+    blocks: int = static()  # without the default of `Sampler`
 
-    def cut(data: Batch) -> Batch:
+    def check(self) -> None:
+        integer("blocks", self.blocks, 1)
+        kinds = {
+            "draws all rows": self.inner.full_batch,
+            "has blocks of its own": self.inner.blocks > 1,
+            "combines rows": self.inner.combine is not None,
+        }
+        for kind in [text for text, is_so in kinds.items() if is_so]:
+            raise ValueError(
+                f"inner must draw rows of one block, and {self.inner} {kind}: take one such as "
+                "samplers.epochs(16)"
+            )
+
+    def length(self, n: int) -> int:
+        """The rows of a block."""
+        return -(-n // self.blocks)
+
+    def cut(self, data: Batch) -> Batch:
         """The weights and row numbers in blocks, (k, m), without the rows; padding has weight 0."""
-        n = data.weight.shape[0]
-        weight = jnp.pad(data.weight, (0, length(n) * blocks - n)).reshape(blocks, -1)
+        n, k = data.weight.shape[0], self.blocks
+        weight = jnp.pad(data.weight, (0, self.length(n) * k - n)).reshape(k, -1)
         index = jnp.broadcast_to(jnp.arange(weight.shape[1], dtype=jnp.int32), weight.shape)
         return Batch(weight[..., None], weight, index, weight)
 
-    def init(key, data):
-        parts = cut(data)
-        keys = jax.vmap(lambda j: jax.random.fold_in(key, j))(jnp.arange(blocks, dtype=jnp.int32))
-        first = parts.index.shape[1] * jnp.arange(blocks, dtype=jnp.int32)
-        return StrataState(jax.vmap(of_block.init)(keys, parts), first)
+    def init(self, key: Array, data: Batch) -> StrataState:
+        parts, block = self.cut(data), jnp.arange(self.blocks, dtype=jnp.int32)
+        keys = jax.vmap(lambda j: jax.random.fold_in(key, j))(block)
+        return StrataState(jax.vmap(self.inner.init)(keys, parts), parts.index.shape[1] * block)
 
-    def draw(s, t, count):
-        local = jax.vmap(lambda inner: of_block.draw(inner, t, count))(s.inner)  # (k, count, b)
+    def draw(self, s: StrataState, t: Any, count: int) -> Array:
+        local = jax.vmap(lambda inner: self.inner.draw(inner, t, count))(s.inner)  # (k, count, b)
         # a block without weight has no rows to draw: `uniform` names the one behind its last
-        size = s.first[1] if blocks > 1 else jnp.int32(2**31 - 1)
+        size = s.first[1] if self.blocks > 1 else jnp.int32(2**31 - 1)
         is_row = (local >= 0) & (local < size)
         index = jnp.where(is_row, local + s.first[:, None, None], -1)
         return jnp.moveaxis(index, 0, 1).reshape(count, -1)
 
-    def weight(data):
-        parts = cut(data)
+    def rows(self, n: int) -> int:
+        return self.blocks * self.inner.rows(self.length(n))
+
+    def weight(self, data: Batch) -> Array:
+        parts = self.cut(data)
         total = jnp.sum(parts.weight, axis=1)
         share = jnp.sum(total > 0, dtype=total.dtype) * total / jnp.sum(total)
-        shares = jax.vmap(of_block.weight)(parts) * share[:, None]
+        shares = jax.vmap(self.inner.weight)(parts) * share[:, None]
         return shares.reshape(-1)[: data.weight.shape[0]]
 
-    def feedback(s, index, progress):
-        parts = lambda a: jnp.moveaxis(a.reshape(a.shape[0], blocks, -1), 1, 0)
+    @property
+    def period(self) -> Any:
+        """That of the rows of a block."""
+        period = self.inner.period
+        return period and (lambda n: period(self.length(n)))
+
+    def feedback(self, s: StrataState, index: Array, progress: Array) -> StrataState:
+        parts = lambda a: jnp.moveaxis(a.reshape(a.shape[0], self.blocks, -1), 1, 0)
         index = parts(index)
         local = jnp.where(index >= 0, index - s.first[:, None, None], -1)
-        inner = jax.vmap(of_block.feedback)(s.inner, local, parts(progress))
-        return s._replace(inner=inner)
-
-    period = of_block.period
-    return Sampler(
-        init,
-        draw,
-        weight,
-        feedback,
-        period=None if period is None else lambda n: period(length(n)),
-        rows=lambda n: blocks * of_block.rows(length(n)),
-        blocks=blocks,
-    )
+        return s._replace(inner=jax.vmap(self.inner.feedback)(s.inner, local, parts(progress)))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from .._node import between, node, register
 from ..numerics import multiply_high
-from ..recipe import register, sampler
-from ..types import Array, Sampler
-from .base import check_batch_size, no_feedback, per_step, positive_rows, share_of_rows
+from ..types import Array, Batch
+from .base import Batches, positive_rows
 
 
 @register("UniformState")
@@ -45,8 +45,8 @@ def cumulative_units(weight: Array) -> Array:
     return jnp.cumsum(jnp.where(integers, weight, units).astype(jnp.uint32), dtype=jnp.uint32)
 
 
-@sampler
-def uniform(batch_size: int = 1, replace: bool = True) -> Sampler:
+@node
+class uniform(Batches):
     """Independent uniform draws at every step.
 
     With replacement, rows are drawn in proportion to their weight, by inversion of an integer
@@ -75,58 +75,41 @@ def uniform(batch_size: int = 1, replace: bool = True) -> Sampler:
 
     Reference: R. W. Floyd's subset algorithm: J. Bentley, Programming pearls, CACM 30(9), 1987.
     """
-    b = batch_size
-    check_batch_size(b)
-    if not replace:
-        return _subsets(b)
 
-    def init(key, data):
-        return UniformState(key, cumulative_units(data.weight), jnp.all(data.weight == 1))
+    batch_size: int = between(1, default=1)
+    replace: bool = True  # type: ignore[assignment]  # in place of the method of nodes
 
-    def draw(s, t, count):
-        bits = per_step(
-            lambda key, t: jax.random.bits(jax.random.fold_in(key, t), (b,), jnp.uint32),
-            s.key,
-            t,
-            count,
-        )
+    def init(self, key: Array, data: Batch) -> UniformState | SubsetState:
+        b, n = self.batch_size, data.weight.shape[0]
+        if self.replace:
+            return UniformState(key, cumulative_units(data.weight), jnp.all(data.weight == 1))
+        if b > n:
+            raise ValueError(f"a subset of {b} rows cannot be drawn from {n}: lower batch_size")
+        return SubsetState(key, *positive_rows(data))
+
+    def draw_one(self, s: Any, t: Array) -> Array:
+        bits = jax.random.bits(jax.random.fold_in(s.key, t), (self.batch_size,), jnp.uint32)
+        if not self.replace:
+            return _subset(bits, s)
         position = multiply_high(bits, jnp.broadcast_to(s.total[-1], bits.shape))
         search = lambda p: jnp.searchsorted(s.total, p, side="right").astype(jnp.int32)
         return jax.lax.cond(s.flat, lambda p: p.astype(jnp.int32), search, position)
 
-    return Sampler(
-        init, draw, lambda data: jnp.ones_like(data.weight), no_feedback, rows=lambda n: b
-    )
+    def weight(self, data: Batch) -> Array:
+        return jnp.ones_like(data.weight) if self.replace else super().weight(data)
 
 
-def _subsets(b: int) -> Sampler:
-    def init(key, data):
-        if b > data.weight.shape[0]:
-            raise ValueError(
-                f"a subset of {b} rows cannot be drawn from {data.weight.shape[0]}: "
-                "lower batch_size"
-            )
-        return SubsetState(key, *positive_rows(data))
+def _subset(bits: Array, s: SubsetState) -> Array:
+    """Floyd: for j = m-b .. m-1, draw r from 0..j; take r, or j if r is in the subset already."""
+    b = len(bits)
 
-    def draw_subset(s, t):
-        # Floyd: for j = m-b .. m-1, draw r from 0..j; take r, or j if r is in the subset already.
-        bits = jax.random.bits(jax.random.fold_in(s.key, t), (b,), jnp.uint32)
+    def draw_row(k, subset):
+        upper = s.count - b + k
+        candidate = multiply_high(bits[k], jnp.maximum(upper + 1, 1).astype(jnp.uint32)).astype(
+            jnp.int32
+        )
+        new = jnp.where(jnp.any(subset == candidate), upper, candidate)
+        return subset.at[k].set(jnp.where(upper >= 0, new, -1))
 
-        def draw_row(k, subset):
-            upper = s.count - b + k
-            candidate = multiply_high(bits[k], jnp.maximum(upper + 1, 1).astype(jnp.uint32)).astype(
-                jnp.int32
-            )
-            new = jnp.where(jnp.any(subset == candidate), upper, candidate)
-            return subset.at[k].set(jnp.where(upper >= 0, new, -1))
-
-        subset = jax.lax.fori_loop(0, b, draw_row, jnp.full((b,), -1, jnp.int32))
-        return jnp.where(subset >= 0, s.rows[jnp.maximum(subset, 0)], -1)
-
-    return Sampler(
-        init,
-        lambda s, t, count: per_step(draw_subset, s, t, count),
-        share_of_rows,
-        no_feedback,
-        rows=lambda n: b,
-    )
+    subset = jax.lax.fori_loop(0, b, draw_row, jnp.full((b,), -1, jnp.int32))
+    return jnp.where(subset >= 0, s.rows[jnp.maximum(subset, 0)], -1)

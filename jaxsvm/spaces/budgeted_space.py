@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .._node import node, register
 from ..budget import Change, Maintenance, Points, occupied, remove_point
-from ..checks import integer, shown
-from ..kernels import Kernel, as_kernel, holds_precomputed
+from ..checks import integer
+from ..kernels import Kernel, holds_precomputed
 from ..models import Expansion
 from ..numerics import accum_dtype, argmax_value, centre, count, dot, hash32, index_row, sqnorms
-from ..recipe import is_kind, refuse_factory, register, space
 from ..types import Array, Batch, Space, SparseRows
 
 
@@ -51,9 +51,87 @@ class BudgetedState(NamedTuple):
     pending: PendingWrites
     shift: Array  # (d,)  `Kernel.offset` of the data at initialisation
 
+    @property
+    def live(self) -> Array:
+        """Which places hold points, (m,) bool."""
+        return occupied(self.coef.shape[0], self.front, self.back)
 
-@space
-def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
+    def flush(self) -> BudgetedState:
+        """The state with the pending rows written."""
+        x, sqnorm, place = self.x, self.sqnorm, lax.iota(jnp.int32, self.x.shape[0])
+        for k in range(3):
+            row, at = self.pending.row[k], self.pending.place[k]
+            x = lax.dynamic_update_index_in_dim(x, row, at, 0)
+            sqnorm = jnp.where(place == at, self.pending.sqnorm[k], sqnorm)
+        return self._replace(x=x, sqnorm=sqnorm)
+
+
+class PointSpace(Space):
+    """Functions that are expansions over at most `budget` points, which they store.
+
+    Their states have `x`, minus `shift`, with squared norms `sqnorm`, and `coef`. A method `flush`
+    writes the rows that are pending in `x`.
+    """
+
+    kernel: Kernel
+    budget: int
+
+    def add_row(self, f: Any, coef: Array, batch: Batch) -> Any:
+        """The function f + coef k(x, .) for a batch of one row, and coef (1,)."""
+        raise NotImplementedError
+
+    def coef(self, f: Any) -> Array:
+        """The coefficients of the points in the model, (m,)."""
+        raise NotImplementedError
+
+    def change_evals(self) -> int:
+        """An upper bound on the kernel evaluations of a row that changes f, beyond its values."""
+        return 0
+
+    def values(self, f: Any, x: Array) -> Array:
+        """The values k(x_i, x_j) for rows x (b, d) and the points of f, (b, m)."""
+        return self.kernel.values(centre(x, f.shift), f.x, f.sqnorm)
+
+    def first_values(self, f: Any, x: Array) -> Array:
+        """The same where points fill the first `f.size` places; 0 at the others."""
+        return jnp.where(lax.iota(jnp.int32, self.budget) < f.size, self.values(f, x), 0)
+
+    def check(self) -> None:
+        integer("budget", self.budget, 2, note=", the points that the model may hold")
+        if holds_precomputed(self.kernel):
+            raise ValueError(
+                "a budget holds points of its own, and a precomputed kernel knows "
+                "training rows only: take another one"
+            )
+
+    def sqnorm(self, x: Array) -> Array:
+        return self.kernel.diag(x)
+
+    def add(self, f: Any, shrink: Array, coef: Array, batch: Batch) -> Any:
+        """The function after `add_row` for each row of the batch in sequence."""
+        f = f._replace(coef=(1 - shrink) * f.coef)
+        if coef.shape[0] == 1:
+            return self.add_row(f, coef, batch)
+        rows = coef, batch._replace(x=dense(batch.x))
+        row_at = lambda i: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, i, 1), rows)
+        add_next = lambda i, f: self.add_row(f, *row_at(i))
+        return lax.fori_loop(0, coef.shape[0], add_next, f).flush()
+
+    def model(self, f: Any, data: Batch | None = None) -> Expansion:
+        x, coef = centre(f.flush().x, -f.shift), self.coef(f)
+        index = jnp.full(coef.shape, -1, jnp.int32)
+        return Expansion(self.kernel, x, coef, jnp.zeros((), coef.dtype), index)
+
+    def gram(self, batch: Batch) -> Array:
+        x = batch.x
+        return self.kernel.diag(x)[:, None] if x.shape[0] == 1 else self.kernel(x, x)
+
+    def evals(self, coef: Array, batch: Batch) -> Array:
+        return self.budget * count(batch.weight > 0) + self.change_evals() * count(coef != 0)
+
+
+@node
+class budgeted(PointSpace):
     """f = sum_j coef_j k(x_j, .) with at most `budget` points, which are copies of rows.
 
     Memory and time per step are O(m d). A row with a nonzero step becomes a point; a row equal to a
@@ -74,72 +152,69 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
             support.
         TypeError: maintain is not a maintenance.
     """
-    kernel, m = check_points(kernel), check_budget(budget)
-    refuse_factory("maintain", maintain)
-    if not is_kind(maintain, Maintenance):
-        raise TypeError(
-            f"maintain must be a maintenance such as jaxsvm.budget.merge(), got {shown(maintain)}"
-        )
-    maintain.check(kernel)
 
-    def zero(key, data):
-        dtype, zero_count = accum_dtype(data.x), jnp.zeros((), jnp.int32)
-        x, vector = jnp.zeros((m, data.x.shape[-1]), dtype), jnp.zeros(m, dtype)
-        seed = jax.random.bits(key, (), jnp.uint32)
-        pending = PendingWrites(
-            jnp.zeros(3, jnp.int32), x[jnp.zeros(3, jnp.int32)], jnp.zeros(3, dtype)
-        )
-        annotations = jax.tree.map(
-            lambda a: jnp.zeros((m, *jnp.shape(a)), a.dtype), maintain.annotate(jnp.ones((), dtype))
-        )
-        birth = jnp.zeros(m, jnp.int32)
-        zero_counts = zero_count, zero_count, zero_count
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+    maintain: Maintenance
+
+    def check(self) -> None:
+        super().check()
+        self.maintain.check_kernel(self.kernel)
+
+    def change_evals(self) -> int:
+        return self.maintain.evals(self.budget)
+
+    def zero(self, key: Array, data: Batch) -> BudgetedState:
+        dtype, m, d = accum_dtype(data.x), self.budget, data.x.shape[-1]
+        counter = lambda: jnp.zeros((), jnp.int32)  # arrays of their own, as states are donated
+        zeros = lambda *shape: jnp.zeros(shape, dtype)
+        new = self.maintain.annotate(jnp.ones((), dtype))
         return BudgetedState(
-            x,
-            vector,
-            vector,
-            birth,
-            annotations,
-            *zero_counts,
-            seed,
-            maintain.memory(dtype),
-            pending,
-            kernel.offset(data),
+            *(zeros(m, d), zeros(m), zeros(m), jnp.zeros(m, jnp.int32)),
+            annotations=jax.tree.map(lambda a: jnp.zeros((m, *a.shape), a.dtype), new),
+            front=counter(),
+            back=counter(),
+            added=counter(),
+            seed=jax.random.bits(key, (), jnp.uint32),
+            memory=self.maintain.memory(dtype),
+            pending=PendingWrites(jnp.zeros(3, jnp.int32), zeros(3, d), zeros(3)),
+            shift=self.kernel.offset(data),
         )
 
-    def evaluate(f, batch):
-        f = flush(f)
-        return dot(values_at(kernel, f, batch.x), f.coef)
+    def evaluate(self, f: BudgetedState, batch: Batch) -> Array:
+        f = f.flush()
+        return dot(self.values(f, batch.x), f.coef)
 
-    def add(f, shrink, coef, batch):
-        return sequentially(add_row, flush, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
+    def contributions(self, f: BudgetedState, batch: Batch) -> Array:
+        """The contribution coef_j k(x_j, x_i) of each point to the score of each row, (b, m).
 
-    def add_row(f, coef, batch):
-        """f + coef k(x, .) for a batch of one row."""
-        f = flush(f)
-        row, values = dense_centred(f, batch.x), values_at(kernel, f, batch.x)[0]
-        if maintain.observe is not None:
-            new = maintain.observe(
-                f.annotations, values, occupied(f.coef.shape[0], f.front, f.back), batch.y[0]
-            )
-            f = f._replace(
-                annotations=jax.tree.map(
-                    functools.partial(jnp.where, batch.weight[0] > 0), new, f.annotations
-                )
-            )
+        It is nan where there is no point.
+        """
+        f = f.flush()
+        return jnp.where(f.live[None, :], f.coef[None, :] * self.values(f, batch.x), jnp.nan)
+
+    def add_row(self, f: BudgetedState, coef: Array, batch: Batch) -> BudgetedState:
+        f = f.flush()
+        row, values, y = dense_centred(f, batch.x), self.values(f, batch.x)[0], batch.y[0]
+        observed = self.maintain.observe(f.annotations, values, f.live, y)
+        choose = functools.partial(jnp.where, batch.weight[0] > 0)
+        f = f._replace(annotations=jax.tree.map(choose, observed, f.annotations))
         without_x = lax.cond(
             coef[0] != 0,
-            lambda: add_point(f, coef, row, values, batch.y[0]),
-            lambda: f._replace(x=None),
+            lambda: self._add_point(f, coef, row, values, y),
+            lambda: f._replace(x=None),  # type: ignore[arg-type]  # it is put back
         )
         return without_x._replace(x=f.x)
 
-    def add_point(f, coef, row, values, y):
+    def _add_point(
+        self, f: BudgetedState, coef: Array, row: Array, values: Array, y: Array
+    ) -> BudgetedState:
         """The state after the row is added, without `x`."""
-        live = occupied(f.coef.shape[0], f.front, f.back)
+        m, k = self.budget, self.kernel
         # the nearest point
-        duplicate, _ = argmax_value(jnp.where(live, 2 * values - kernel.diag(f.x), -jnp.inf))
-        is_duplicate = index_row(live, duplicate) & jnp.all(index_row(f.x, duplicate) == row[0])
+        duplicate, _ = argmax_value(jnp.where(f.live, 2 * values - k.diag(f.x), -jnp.inf))
+        is_duplicate = index_row(f.live, duplicate) & jnp.all(index_row(f.x, duplicate) == row[0])
         coef = coef + jnp.where(is_duplicate, index_row(f.coef, duplicate), 0)
         annotate = lambda a, new: jnp.concatenate(
             [a, jnp.where(is_duplicate, index_row(a, duplicate), new)[None]]
@@ -149,9 +224,9 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
             sqnorm=f.sqnorm,
             coef=jnp.append(f.coef, coef),
             row=row[0],
-            values=jnp.append(values, kernel.diag(row)),
+            values=jnp.append(values, k.diag(row)),
             birth=jnp.append(f.birth, f.added),
-            annotations=jax.tree.map(annotate, f.annotations, maintain.annotate(y)),
+            annotations=jax.tree.map(annotate, f.annotations, self.maintain.annotate(y)),
             front=f.front,
             back=f.back,
             bits=hash32(f.seed + hash32(f.added.astype(jnp.uint32))),
@@ -160,103 +235,15 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         free = jnp.where(is_duplicate, duplicate, jnp.where(coef[0] > 0, f.front, m - 1 - f.back))
         store = lambda: (remove_point(points, free), f.memory)
         change, memory = lax.cond(
-            is_duplicate | grows, store, lambda: maintain.change(kernel, points, f.memory)
+            is_duplicate | grows, store, lambda: self.maintain.change(k, points, f.memory)
         )
         return apply_change(f._replace(memory=memory, added=f.added + 1), points, change, grows)
 
-    points = lambda f: (centre(flush(f).x, -f.shift), f.coef)
-    return point_space(
-        kernel, zero, evaluate, add, points, lambda f: f.front + f.back, m, maintain.evals(m)
-    )
+    def coef(self, f: BudgetedState) -> Array:
+        return f.coef
 
-
-def point_space(
-    kernel: Kernel,
-    zero: Callable,
-    evaluate: Callable,
-    add: Callable,
-    points: Callable,
-    support: Callable,
-    row: int,
-    move: int = 0,
-) -> Space:
-    """A space whose functions are expansions over points that they store.
-
-    Args:
-        kernel: of the space.
-        zero: as `Space.zero`.
-        evaluate: as `Space.evaluate`.
-        add: as `Space.add`.
-        points: f -> its points (m, d) and their coefficients (m,).
-        support: as `Space.support`.
-        row: kernel evaluations per row.
-        move: upper bound on the further evaluations for a row that changes f.
-    """
-
-    def model(f, data=None):
-        x, coef = points(f)
-        return Expansion(
-            kernel, x, coef, jnp.zeros((), coef.dtype), jnp.full(coef.shape, -1, jnp.int32)
-        )
-
-    return Space(
-        zero=zero,
-        evaluate=evaluate,
-        sqnorm=kernel.diag,
-        add=add,
-        model=model,
-        gram=lambda batch: (
-            kernel.diag(batch.x)[:, None] if batch.x.shape[0] == 1 else kernel(batch.x, batch.x)
-        ),
-        evals=lambda coef, batch: row * count(batch.weight > 0) + move * count(coef != 0),
-        support=support,
-    )
-
-
-def check_points(kernel: Any) -> Kernel:
-    """The kernel, after a check that it can be evaluated at any points.
-
-    Raises:
-        ValueError: it is precomputed.
-    """
-    kernel = as_kernel(kernel)
-    if holds_precomputed(kernel):
-        raise ValueError(
-            "a budget holds points of its own, and a precomputed kernel knows "
-            "training rows only: take another one"
-        )
-    return kernel
-
-
-def check_budget(budget: int) -> int:
-    """The number of points, after a check.
-
-    Raises:
-        ValueError: below 2, or not an integer.
-    """
-    return integer("budget", budget, 2, note=", the points that the model may hold")
-
-
-def flush(f: BudgetedState) -> BudgetedState:
-    """The state with the pending rows written."""
-    x, sqnorm, place = f.x, f.sqnorm, lax.iota(jnp.int32, f.x.shape[0])
-    for k in range(3):
-        x = lax.dynamic_update_index_in_dim(x, f.pending.row[k], f.pending.place[k], 0)
-        sqnorm = jnp.where(place == f.pending.place[k], f.pending.sqnorm[k], sqnorm)
-    return f._replace(x=x, sqnorm=sqnorm)
-
-
-def contributions(kernel: Kernel, f: BudgetedState, batch: Batch) -> Array:
-    """The contribution coef_j k(x_j, x_i) of each point to the score of each row, (b, m).
-
-    It is nan where there is no point.
-    """
-    f = flush(f)
-    return jnp.where(
-        occupied(f.coef.shape[0], f.front, f.back)[None, :],
-        f.coef[None, :] * values_at(as_kernel(kernel), f, batch.x),
-        jnp.nan,
-    )
+    def support(self, f: BudgetedState) -> Array:
+        return f.front + f.back
 
 
 def dense(x: Array) -> Array:
@@ -267,26 +254,6 @@ def dense(x: Array) -> Array:
 def dense_centred(f: Any, x: Array) -> Array:
     """Rows as a dense array, minus the shift of the points of f."""
     return centre(dense(x), f.shift).astype(f.x.dtype)
-
-
-def values_at(kernel: Kernel, f: Any, x: Array) -> Array:
-    """k(x_i, x_j) for rows x (b, d) and the points of f, (b, m)."""
-    return kernel.values(centre(x, f.shift), f.x, f.sqnorm)
-
-
-def sequentially(
-    add_row: Callable, flush_writes: Callable, f: Any, coef: Array, batch: Batch
-) -> Any:
-    """The state after `add_row` for each row of a batch in sequence.
-
-    The call is `add_row(f, coef (1,), batch of one row)`. With more than one row, pending writes
-    are flushed by `flush_writes` at the end.
-    """
-    if coef.shape[0] == 1:
-        return add_row(f, coef, batch)
-    rows = coef, batch._replace(x=dense(batch.x))
-    row_at = lambda k: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, k, 1), rows)
-    return flush_writes(lax.fori_loop(0, coef.shape[0], lambda k, f: add_row(f, *row_at(k)), f))
 
 
 def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array) -> BudgetedState:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..checks import check_choice
 from ..kernels import Kernel
-from ..recipe import check_choice
 from ..types import Space
 from .intercept import with_constant
 from .kernel_expansion import expansion

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from .. import models
-from ..kernels import Kernel, as_kernel
+from .._node import node, register
+from ..kernels import Kernel
 from ..numerics import accum_dtype, count, dot, gather, two_sum
-from ..recipe import register, space
-from ..types import Array, Space
+from ..types import Array, Batch, Space
 
 
 @register("ExpansionState")
@@ -23,8 +24,8 @@ class ExpansionState(NamedTuple):
     compensation: Array  # (n,)  rounding errors of the responses, still to be added
 
 
-@space
-def expansion(kernel: Kernel, *, unconditional: bool = False) -> Space:
+@node
+class expansion(Space):
     """f = sum_i coef_i k(x_i, .) over all n rows.
 
     A coefficient that changes costs one kernel row; memory is O(n). `evaluate` reads cached
@@ -36,47 +37,51 @@ def expansion(kernel: Kernel, *, unconditional: bool = False) -> Space:
         unconditional: compute the product even where all coefficients are 0; faster for methods
             whose steps always change f, since XLA then uses all cores; structure.
     """
-    kernel = as_kernel(kernel)
 
-    def rows(batch):
-        return jnp.maximum(batch.index, 0)
+    kernel: Kernel
+    _: KW_ONLY
+    unconditional: bool = False
 
-    def zero(key, data):
-        zeros = jnp.zeros(data.x.shape[0], accum_dtype(data.x))
-        return ExpansionState(zeros, zeros, zeros)
+    needs_all_rows = True
 
-    def evaluate(f, batch):
-        return gather(f.response, rows(batch))
+    def zero(self, key: Array, data: Batch) -> ExpansionState:
+        zeros = lambda: jnp.zeros(data.x.shape[0], accum_dtype(data.x))
+        return ExpansionState(zeros(), zeros(), zeros())
 
-    def add(f, shrink, coef, batch):
-        index = rows(batch)
+    def evaluate(self, f: ExpansionState, batch: Batch) -> Array:
+        return gather(f.response, _rows(batch))
 
-        def product():
-            return dot(coef, kernel(batch.x[index], batch.x))
+    def sqnorm(self, x: Array) -> Array:
+        return self.kernel.diag(x)
 
+    def add(self, f: ExpansionState, shrink: Array, coef: Array, batch: Batch) -> ExpansionState:
+        index = _rows(batch)
+        term = product = lambda: dot(coef, self.kernel(batch.x[index], batch.x))
+        if not self.unconditional:
+            none = lambda: jnp.zeros_like(f.response)
+            term = lambda: jax.lax.cond(jnp.any(coef != 0), product, none)
         keep = 1 - shrink
-        term = (
-            product()
-            if unconditional
-            else jax.lax.cond(jnp.any(coef != 0), product, lambda: jnp.zeros_like(f.response))
-        )
-        response, compensation = two_sum(keep * f.response, keep * f.compensation, term)
+        response, compensation = two_sum(keep * f.response, keep * f.compensation, term())
         return ExpansionState(
             (keep * f.coef).at[index].add(coef, mode="promise_in_bounds"), response, compensation
         )
 
-    def evals(coef, batch):
+    def model(self, f: ExpansionState, data: Batch | None = None) -> models.Expansion:
+        return models.expansion(self.kernel, f.coef, data)
+
+    def gram(self, batch: Batch) -> Array:
+        return self.kernel.gram(batch.x, _rows(batch))
+
+    def evals(self, coef: Array, batch: Batch) -> Array:
         return count(coef != 0).astype(coef.dtype) * batch.x.shape[0]
 
-    return Space(
-        zero=zero,
-        evaluate=evaluate,
-        sqnorm=kernel.diag,
-        add=add,
-        model=lambda f, data=None: models.expansion(kernel, f.coef, data),
-        gram=lambda batch: kernel.gram(batch.x, rows(batch)),
-        evals=evals,
-        support=lambda f: count(f.coef != 0),
-        needs_all_rows=True,
-        layout=kernel.layout,
-    )
+    def support(self, f: ExpansionState) -> Array:
+        return count(f.coef != 0)
+
+    def layout(self, data: Batch) -> Batch:
+        return self.kernel.layout(data)
+
+
+def _rows(batch: Batch) -> Array:
+    """The row numbers of the step."""
+    return jnp.maximum(batch.index, 0)

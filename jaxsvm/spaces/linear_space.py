@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from .._node import node
 from ..models import Linear
 from ..numerics import accum_dtype, add_rows, count, cross_products, dot, sqnorms
-from ..recipe import space
-from ..types import Space
+from ..types import Array, Batch, Space
 
 
-@space
-def linear() -> Space:
+@node
+class linear(Space):
     """Linear functions f(x) = <w, x> by their weights w (d,), without a bias.
 
     See `with_constant` for a regularised bias.
     """
 
-    def zero(key, data):
+    def zero(self, key: Array, data: Batch) -> Array:
         return jnp.zeros(data.x.shape[-1], accum_dtype(data.x))
 
-    def evaluate(w, batch):
-        return dot(batch.x, w)
+    def evaluate(self, f: Array, batch: Batch) -> Array:
+        return dot(batch.x, f)
 
-    def add(w, shrink, coef, batch):
-        return add_rows((1 - shrink) * w, coef, batch.x)
+    def sqnorm(self, x: Array) -> Array:
+        return sqnorms(x)
 
-    def model(w, data=None):
-        return Linear(w, jnp.zeros((), w.dtype))
+    def add(self, f: Array, shrink: Array, coef: Array, batch: Batch) -> Array:
+        return add_rows((1 - shrink) * f, coef, batch.x)
 
-    return Space(
-        zero=zero,
-        evaluate=evaluate,
-        sqnorm=sqnorms,
-        add=add,
-        model=model,
-        gram=lambda batch: (
-            sqnorms(batch.x)[:, None] if batch.x.shape[0] == 1 else cross_products(batch.x, batch.x)
-        ),
-        evals=lambda coef, batch: count(batch.weight > 0),
-        support=lambda w: jnp.full((), w.shape[0], jnp.int32),
-    )
+    def model(self, f: Array, data: Batch | None = None) -> Linear:
+        return Linear(f, jnp.zeros((), f.dtype))
+
+    def gram(self, batch: Batch) -> Array:
+        x = batch.x
+        return sqnorms(x)[:, None] if x.shape[0] == 1 else cross_products(x, x)
+
+    def evals(self, coef: Array, batch: Batch) -> Array:
+        return count(batch.weight > 0)
+
+    def support(self, f: Array) -> Array:
+        return jnp.full((), f.shape[0], jnp.int32)

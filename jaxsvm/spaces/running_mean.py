@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
+from .._node import node, register
 from ..numerics import running_mean
-from ..recipe import check_choice, register, space
-from ..types import Array, Space, State
+from ..types import Array, Batch, Model, Space, State
+from .wrapper import SpaceWrapper
 
 
 @register("MeanState")
@@ -22,8 +23,8 @@ class MeanState(NamedTuple):
     count: Array  # type: ignore[assignment]  # ()  int32, number of functions in the mean
 
 
-@space
-def averaged(inner: Space, *, of: str = "steps") -> Space:
+@node
+class averaged(SpaceWrapper):
     """The space `inner` with the mean of the iterates as the model.
 
     Evaluation is at the current function.
@@ -35,31 +36,30 @@ def averaged(inner: Space, *, of: str = "steps") -> Space:
         inner: a space whose states add like vectors (linear, expansion).
         of: "steps" or "moves"; structure.
     """
-    check_choice("of", of, ("steps", "moves"))
 
-    def zero(key, data):
-        f = inner.zero(key, data)
-        return MeanState(f, f, jax.tree.map(jnp.zeros_like, f), jnp.zeros((), jnp.int32))
+    inner: Space
+    _: KW_ONLY
+    of: Literal["steps", "moves"] = "steps"
 
-    def add(s, shrink, coef, batch):
-        f = inner.add(s.f, shrink, coef, batch)
+    def zero(self, key: Array, data: Batch) -> MeanState:
+        zero = lambda: self.inner.zero(key, data)  # each with arrays of its own
+        return MeanState(zero(), zero(), zero(), jnp.zeros((), jnp.int32))
+
+    def evaluate(self, f: MeanState, batch: Batch) -> Array:
+        return self.inner.evaluate(f.f, batch)
+
+    def add(self, f: MeanState, shrink: Array, coef: Array, batch: Batch) -> MeanState:
+        new = self.inner.add(f.f, shrink, coef, batch)
         is_counted, summand = (
-            (jnp.ones((), bool), s.f) if of == "steps" else (jnp.any(coef != 0), f)
+            (jnp.ones((), bool), f.f) if self.of == "steps" else (jnp.any(coef != 0), new)
         )
-        count = s.count + is_counted.astype(jnp.int32)
+        count = f.count + is_counted.astype(jnp.int32)
         step_size = is_counted.astype(coef.dtype) / jnp.maximum(count, 1).astype(coef.dtype)
-        mean, compensation = running_mean(s.mean, s.compensation, summand, step_size)
-        return MeanState(f, mean, compensation, count)
+        mean, compensation = running_mean(f.mean, f.compensation, summand, step_size)
+        return MeanState(new, mean, compensation, count)
 
-    return Space(
-        zero=zero,
-        evaluate=lambda s, batch: inner.evaluate(s.f, batch),
-        sqnorm=inner.sqnorm,
-        add=add,
-        model=lambda s, data=None: inner.model(s.mean, data),
-        gram=inner.gram,
-        evals=inner.evals,
-        support=lambda s: inner.support(s.mean),
-        needs_all_rows=inner.needs_all_rows,
-        layout=inner.layout,
-    )
+    def model(self, f: MeanState, data: Batch | None = None) -> Model:
+        return self.inner.model(f.mean, data)
+
+    def support(self, f: MeanState) -> Array:
+        return self.inner.support(f.mean)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
+from .._node import node, register
 from ..averaging import AverageState, check_average, init_mean, update_mean
 from ..models import Linear
-from ..recipe import register, replace, solver
-from ..types import Array, Solver
+from ..types import Array, Batch, Info, Solver, State, Wrapper
 
 
 @register("AveragedState")
@@ -20,10 +21,8 @@ class AveragedState(NamedTuple):
     average: AverageState | None  # None: the inner state has its mean itself
 
 
-@solver
-def averaged(
-    inner: Solver, *, start: int = 0, weights: Callable[[Array], Array] | None = None
-) -> Solver:
+@node
+class averaged(Wrapper):
     """A solver whose model is the average of the linear models of `inner`, instead of the last.
 
     mean_t = sum_s weight_s w_s / sum_s weight_s over the iterates s = start, ..., t; the bias
@@ -47,36 +46,42 @@ def averaged(
         J. Control Optim. 30, 1992; weights growing with t: S. Lacoste-Julien, M. Schmidt, F. Bach,
         arXiv 1212.2002.
     """
-    check_average(start, weights)
 
-    def model(state, data=None):
-        inner_model = inner.model(state, data)
-        if not isinstance(inner_model, Linear):
+    inner: Solver
+    _: KW_ONLY
+    start: int = 0
+    weights: Callable | None = None
+
+    def check(self) -> None:
+        check_average(self.start, self.weights)
+
+    def iterate(self, state: State, data: Batch | None = None) -> Linear:
+        """The model of the state of `inner`."""
+        model = self.inner.model(state, data)
+        if not isinstance(model, Linear):
             raise TypeError(
-                f"averaged takes solvers whose model is Linear, got {type(inner_model).__name__}"
+                f"averaged takes solvers whose model is Linear, got {type(model).__name__}"
             )
-        return inner_model
+        return model
 
-    def init(key, data):
-        state = inner.init(key, data)
+    def init(self, key: Array, data: Batch) -> AveragedState:
+        state = self.inner.init(key, data)
         if hasattr(state, "with_mean"):  # its steps change few columns of the mean, too
             return AveragedState(state.with_mean(), None)
-        return AveragedState(state, init_mean(model(state, data), weights))
+        return AveragedState(state, init_mean(self.iterate(state, data), self.weights))
 
-    def update(state, batch):
+    def update(self, state: AveragedState, batch: Batch) -> tuple[AveragedState, Info]:
         if state.average is None:
-            inner_state, info = inner.update(state.inner.weigh_next(start, weights), batch)
-            return AveragedState(inner_state, None), info
-        inner_state, info = inner.update(state.inner, batch)
-        return AveragedState(
-            inner_state, update_mean(state.average, model(inner_state), start, weights)
-        ), info
+            before = state.inner.weigh_next(self.start, self.weights)
+            inner, info = self.inner.update(before, batch)
+            return AveragedState(inner, None), info
+        inner, info = self.inner.update(state.inner, batch)
+        mean = update_mean(state.average, self.iterate(inner), self.start, self.weights)
+        return AveragedState(inner, mean), info
 
-    def mean_model(state, data=None):
+    def model(self, state: AveragedState, data: Batch | None = None) -> Linear:
         if state.average is not None:
             return state.average.mean
-        iterate = model(state.inner, data)
+        iterate = self.iterate(state.inner, data)
         w, b = state.inner.mean_weights()
         return dataclasses.replace(iterate, w=w, b=iterate.b if b is None else b)
-
-    return replace(inner, init=init, update=update, model=mean_model)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 
+from .._node import node
 from ..checks import calling, shown
 from ..models import Mapped
 from ..numerics import blocked
-from ..recipe import as_static, replace, solver
-from ..types import Lifted, Solver
+from ..types import Array, Batch, Info, Lifted, Model, Solver, State, Wrapper
 
 # rows per call of the feature map, which bounds the memory of a Nystrom map to some MiB
 BLOCK = 4096
 
 
-@solver
-def on_features(phi: Callable, inner: Solver) -> Solver:
+@node
+class on_features(Wrapper):
     """The solver `inner` on features.
 
     It minimises lam/2 |w|^2 + mean loss(<w, phi(x_i)> + b, y_i), or the objective of `inner`.
@@ -45,11 +45,20 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
         [1.0, -1.0]
     """
 
-    def prepare(data):
+    phi: Any
+    inner: Solver
+
+    has_map = True
+
+    def check(self) -> None:
+        if not callable(self.phi):
+            raise TypeError(f"phi must be a function, got {shown(self.phi)}")
+
+    def prepare(self, data: Batch) -> Batch:
         if isinstance(data, Lifted):
             return data
-        with calling("phi", phi, "(n, d) -> (n, p)", data.x):
-            rows = blocked(phi, data.x, BLOCK)
+        with calling("phi", self.phi, "(n, d) -> (n, p)", data.x):
+            rows = blocked(self.phi, data.x, BLOCK)
         if len(getattr(rows, "shape", ())) != 2 or rows.shape[0] != data.x.shape[0]:
             raise ValueError(
                 f"phi must give a row of features for each of the {data.x.shape[0]} "
@@ -60,14 +69,17 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
                 f"phi must give features that are floating-point numbers, got {shown(rows)}: "
                 "convert them, as by .astype(x.dtype)"
             )
-        return Lifted(*inner.prepare(data._replace(x=rows)))
+        return Lifted(*self.inner.prepare(data._replace(x=rows)))
 
-    return replace(
-        inner,
-        init=lambda key, data: inner.init(key, prepare(data)),
-        update=lambda state, batch: inner.update(state, prepare(batch)),
-        model=lambda state, data=None: Mapped(
-            as_static(phi), inner.model(state, None if data is None else prepare(data))
-        ),
-        hooks=inner.hooks.on_prepared(prepare),
-    )
+    def init(self, key: Array, data: Batch) -> State:
+        return self.inner.init(key, self.prepare(data))
+
+    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
+        return self.inner.update(state, self.prepare(batch))
+
+    def model(self, state: State, data: Batch | None = None) -> Model:
+        rows = None if data is None else self.prepare(data)
+        return Mapped(self.phi, self.inner.model(state, rows))
+
+    def validate(self, data: Batch) -> None:
+        super().validate(self.prepare(data))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import check_bytes, integer
+from .._node import between, node
+from ..checks import check_bytes
 from ..models import OneVsOne, OneVsRest
-from ..recipe import fields_of, replace, solver
-from ..types import Solver
+from ..types import Array, Batch, Info, Model, Solver, State, Wrapper
 from .problems import MaskedProblems, combine, stack_models
 
 MOST_CLASSES = 2**20
 
 
-@solver
-def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
+@node
+class one_vs_rest(Wrapper):
     """Minimise k separate problems, the rows of one class (+1) against all others (-1).
 
         P_c(f) = lam/2 |f|^2 + mean_i loss(f(x_i), +1 where y_i = c, else -1),   c = 0 .. k-1
@@ -49,40 +51,38 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
     Reference: R. Rifkin, A. Klautau, In defense of one-vs-all classification, JMLR 5, 2004.
     """
-    _check_classes(classes)
 
-    def labels(y):
-        """(n,) class numbers -> (k, n) labels -1, +1."""
+    inner: Solver
+    _: KW_ONLY
+    classes: int = between(2, MOST_CLASSES)
+
+    @property
+    def targets(self) -> int:
+        return self.classes
+
+    def labels(self, y: Array) -> Array:
+        """The labels -1, +1 of all problems, (k, n), of class numbers (n,)."""
         one = jnp.ones((), y.dtype)
-        return jnp.where(y[None, :] == jnp.arange(classes, dtype=y.dtype)[:, None], one, -one)
+        return jnp.where(y[None, :] == jnp.arange(self.classes, dtype=y.dtype)[:, None], one, -one)
 
-    def init(key, data):
-        size = classes * data.y.shape[0] * data.y.dtype.itemsize
-        what = f"labels of {data.y.shape[0]:,} rows in {classes:,} classes"
-        check_bytes(what, size, "take as many classes as the rows have")
-        return jax.vmap(lambda y: inner.init(key, data._replace(y=y)))(labels(data.y))
+    def init(self, key: Array, data: Batch) -> State:
+        n, k = data.y.shape[0], self.classes
+        what = f"labels of {n:,} rows in {k:,} classes"
+        check_bytes(what, k * n * data.y.dtype.itemsize, "take as many classes as the rows have")
+        return jax.vmap(lambda y: self.inner.init(key, data._replace(y=y)))(self.labels(data.y))
 
-    def update(state, batch):
-        state, info = jax.vmap(lambda state, y: inner.update(state, batch._replace(y=y)))(
-            state, labels(batch.y)
-        )
+    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
+        one = lambda state, y: self.inner.update(state, batch._replace(y=y))
+        state, info = jax.vmap(one)(state, self.labels(batch.y))
         return state, combine(info, jnp.mean(info.loss))
 
-    def model(state, data=None):
-        targets = None if data is None else {"y": labels(data.y)}
-        return stack_models(inner, state, data, targets, OneVsRest)
-
-    return replace(
-        inner,
-        init=init,
-        update=update,
-        model=model,
-        targets=classes,
-    )
+    def model(self, state: State, data: Batch | None = None) -> Model:
+        targets = None if data is None else {"y": self.labels(data.y)}
+        return stack_models(self.inner, state, data, targets, OneVsRest)
 
 
-@solver
-def one_vs_one(inner: Solver, *, classes: int) -> Solver:
+@node
+class one_vs_one(Wrapper):
     """Minimise one problem for each pair of classes.
 
     The rows of one class are +1, those of the other -1:
@@ -131,38 +131,57 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         C.-W. Hsu, C.-J. Lin, A comparison of methods for multiclass support vector machines, IEEE
         Trans. Neural Networks 13, 2002; the votes as in scikit-learn's `SVC`.
     """
-    _check_classes(classes)
-    num_pairs = classes * (classes - 1) // 2
-    advice = f"take one_vs_rest(inner, classes={classes}), or fewer classes"
-    size = 12 * classes * num_pairs  # three arrays (pairs, classes) of the votes
-    check_bytes(f"the votes of the {num_pairs:,} pairs of classes", size, advice)
-    first, second = np.triu_indices(classes, 1)
 
-    def pair_targets(y, weight):
-        """The labels and weights of all pairs, (k(k-1)/2, n) each.
+    inner: Solver
+    _: KW_ONLY
+    classes: int = between(2, MOST_CLASSES)
 
-        Arguments are (n,) class numbers and weights. Weights are 0 where a row is of another class.
+    def check(self) -> None:
+        size = 12 * self.classes * self.pairs  # three arrays (pairs, classes) of the votes
+        check_bytes(f"the votes of the {self.pairs:,} pairs of classes", size, self.advice)
+
+    @property
+    def targets(self) -> int:
+        return self.classes
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs of classes."""
+        return self.classes * (self.classes - 1) // 2
+
+    @property
+    def advice(self) -> str:
+        """What to do where they are too many."""
+        return f"take one_vs_rest(inner, classes={self.classes}), or fewer classes"
+
+    @property
+    def problems(self) -> MaskedProblems:
+        """The problems of all pairs."""
+        make_model = lambda model, stacked: OneVsOne(model, stacked, self.classes)
+        return MaskedProblems(self.inner, self.split, make_model)
+
+    def split(self, y: Array, weight: Array) -> tuple[Array, Array]:
+        """The labels and weights of all pairs, (k(k-1)/2, n) each, of class numbers (n,).
+
+        Weights are 0 where a row is of another class.
         """
         one = jnp.ones((), y.dtype)
         in_first, in_second = (
-            y[None, :] == jnp.asarray(c, y.dtype)[:, None] for c in (first, second)
+            y[None, :] == jnp.asarray(c, y.dtype)[:, None] for c in np.triu_indices(self.classes, 1)
         )
         return jnp.where(in_first, one, -one), jnp.where(
             in_first | in_second, weight[None, :], jnp.zeros_like(weight)[None, :]
         )
 
-    problems = MaskedProblems(
-        fields_of(inner), pair_targets, lambda model, stacked: OneVsOne(model, stacked, classes)
-    )
-
-    def init(key, data):
+    def init(self, key: Array, data: Batch) -> State:
         n = data.y.shape[0]
-        size = num_pairs * n * (data.y.dtype.itemsize + data.weight.dtype.itemsize)
-        check_bytes(f"labels and weights of {n:,} rows in {num_pairs:,} pairs", size, advice)
-        return problems.init(key, data)
+        size = self.pairs * n * (data.y.dtype.itemsize + data.weight.dtype.itemsize)
+        what = f"labels and weights of {n:,} rows in {self.pairs:,} pairs"
+        check_bytes(what, size, self.advice)
+        return self.problems.init(key, data)
 
-    return replace(inner, init=init, update=problems.update, model=problems.model, targets=classes)
+    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
+        return self.problems.update(state, batch)
 
-
-def _check_classes(classes: int) -> None:
-    integer("classes", classes, 2, MOST_CLASSES)
+    def model(self, state: State, data: Batch | None = None) -> Model:
+        return self.problems.model(state, data)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+
 import jax
 import jax.numpy as jnp
 
-from ..checks import integer
+from .._node import between, node
 from ..models import MultiOutput
-from ..recipe import fields_of, replace, solver
-from ..types import Solver
+from ..types import Array, Batch, Info, Model, Solver, State, Wrapper, column, row_weights
 from .problems import MaskedProblems, MaskedState, combine, stack_models
 
 MOST_OUTPUTS = 2**20
 
 
-@solver
-def multi_output(inner: Solver, *, outputs: int) -> Solver:
+@node
+class multi_output(Wrapper):
     """Minimise k separate problems, one for each column of the targets y (n, k).
 
         P_c(f) = lam/2 |f|^2 + sum_i w_ic loss(f(x_i), y_ic) / sum_i w_ic,    c = 0 .. k-1
@@ -56,33 +57,48 @@ def multi_output(inner: Solver, *, outputs: int) -> Solver:
     Reference: G. Tsoumakas, I. Katakis, Multi-label classification: an overview, International
         Journal of Data Warehousing and Mining 3, 2007 (binary relevance).
     """
-    integer("outputs", outputs, 1, MOST_OUTPUTS)
-    fields = fields_of(inner)
-    if not isinstance(fields.targets, str):
-        raise ValueError(
-            "multi_output takes a solver of labels -1 and +1 or of real targets, such as "
-            "jaxsvm.kernel_svm(C, kernel); this one takes other targets"
-        )
-    masked = MaskedProblems(fields, lambda y, weight: (y.T, weight.T), MultiOutput)
 
-    def init(key, data):
+    inner: Solver
+    _: KW_ONLY
+    outputs: int = between(1, MOST_OUTPUTS)
+
+    def check(self) -> None:
+        if not isinstance(self.inner.targets, str):
+            raise ValueError(
+                "multi_output takes a solver of labels -1 and +1 or of real targets, such as "
+                "jaxsvm.kernel_svm(C, kernel); this one takes other targets"
+            )
+
+    @property
+    def targets(self) -> tuple[str, int]:
+        return self.inner.targets, self.outputs
+
+    @property
+    def masked(self) -> MaskedProblems:
+        """The problems where some targets are missing."""
+        return MaskedProblems(self.inner, lambda y, weight: (y.T, weight.T), MultiOutput)
+
+    def init(self, key: Array, data: Batch) -> State:
         if data.weight.ndim == 2:
-            return masked.init(key, data)
-        return jax.vmap(lambda y: inner.init(key, data._replace(y=y)))(data.y.T)
+            return self.masked.init(key, data)
+        return jax.vmap(lambda y: self.inner.init(key, data._replace(y=y)))(data.y.T)
 
-    def update(state, batch):
+    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
         if batch.weight.ndim == 2:
-            return masked.update(state, batch)
-        state, info = jax.vmap(lambda state, y: inner.update(state, batch._replace(y=y)))(
-            state, batch.y.T
-        )
+            return self.masked.update(state, batch)
+        one = lambda state, y: self.inner.update(state, batch._replace(y=y))
+        state, info = jax.vmap(one)(state, batch.y.T)
         return state, combine(info, jnp.mean(info.loss))
 
-    def model(state, data=None):
+    def model(self, state: State, data: Batch | None = None) -> Model:
         if isinstance(state, MaskedState):
-            return masked.model(state, data)
+            return self.masked.model(state, data)
         targets = None if data is None else {"y": data.y.T}
-        return stack_models(inner, state, data, targets, MultiOutput)
+        return stack_models(self.inner, state, data, targets, MultiOutput)
 
-    kind, hooks = (fields.targets, outputs), fields.hooks.for_columns()
-    return replace(inner, init=init, update=update, model=model, targets=kind, hooks=hooks)
+    def layout(self, data: Batch) -> Batch:
+        return self.inner.layout(row_weights(data))._replace(weight=data.weight)
+
+    def validate(self, data: Batch) -> None:
+        for c in range(data.y.shape[1]) if data.y.ndim == 2 else ():
+            super().validate(column(data, c))

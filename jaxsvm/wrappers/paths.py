@@ -15,15 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..engines.dual_qp import dual_of, relative_gap
+from .._node import cast
+from ..engines.dual_qp import Problem, relative_gap
 from ..implicit import at_bound
 from ..kernels import matvec, precomputed
 from ..models import Expansion
 from ..models.multiclass import votes
 from ..numerics import accum_dtype
 from ..objectives.certificates import certificate_on_support
-from ..recipe import Recipe, cast, fields_of, skip_validation, unwrap_static
-from ..types import Array, Batch, Certificate, take
+from ..types import Array, Batch, Certificate, Solver, take
 from .multiclass import one_vs_one, one_vs_rest
 from .outputs import multi_output
 
@@ -31,28 +31,23 @@ SKIPPED, WARM, COLD = range(3)  # how a fit starts: not, from the one before, fr
 ROW_STEP = 64  # the rows of a problem are padded to a multiple of this
 MOST_CLASSES = 20  # of pairs whose coefficients at all rows are held at the same time
 WRAPPERS = one_vs_one, one_vs_rest, multi_output
-# of factories of machines whose update goes on from `start` to the optimum that C, kernel, loss and
-# bias define; their states have the field `dual`
+# fields of machines whose update goes on from `start` to the optimum that C, kernel, loss and bias
+# define; their states have the field `dual`
 ARGUMENTS = {"C", "kernel", "loss", "bias", "start", "stop"}
 
 
 def machine_of(solver: Any) -> tuple[Any, Any]:
-    """The call of an exact machine that a solver is, and the wrapper of classes or columns around.
+    """The exact machine that a solver is, and the wrapper of classes or columns around it.
 
     Both are None for other solvers; the wrapper is None where there is none.
     """
-    solver, wrapper = unwrap_static(solver), None
-    while isinstance(solver, Recipe):
-        factory: Any = solver.spec[0]
-        if factory.rules.keys() >= ARGUMENTS:
-            return solver, wrapper
-        if factory is one_vs_one and solver.arguments()["classes"] > MOST_CLASSES:
-            break
-        if wrapper is None and factory in WRAPPERS:
-            wrapper, solver = solver, solver.arguments()["inner"]
-        else:
-            solver = solver.make()
-    return None, None
+    wrapper = None
+    if isinstance(solver, WRAPPERS):
+        if isinstance(solver, one_vs_one) and solver.classes > MOST_CLASSES:
+            return None, None
+        wrapper, solver = solver, solver.inner
+    is_exact = isinstance(solver, Solver) and vars(solver).keys() >= ARGUMENTS
+    return (solver, wrapper) if is_exact else (None, None)
 
 
 def problems_of(wrapper: Any, y: Any, weight: Any) -> tuple[Any, Any]:
@@ -60,11 +55,11 @@ def problems_of(wrapper: Any, y: Any, weight: Any) -> tuple[Any, Any]:
 
     A pair of classes has weight 0 for the rows of other classes.
     """
-    if wrapper is None or wrapper.spec[0] is multi_output:
+    if wrapper is None or isinstance(wrapper, multi_output):
         targets = jnp.atleast_2d(y.T)
         return targets, jnp.broadcast_to(weight.T, targets.shape)
     every, y = np.arange(wrapper.classes), jnp.asarray(y)[None]
-    if wrapper.spec[0] is one_vs_rest:
+    if isinstance(wrapper, one_vs_rest):
         is_first = y == jnp.asarray(every, y.dtype)[:, None]
         is_part = jnp.ones_like(is_first)
     else:
@@ -98,7 +93,7 @@ def fit_paths(
     """
     (data, weights, held, x, how), n = arrays, arrays[0].y.shape[0]
     (first, wrapper), dtype = machine_of(stack.first), accum_dtype(data.x)
-    kernel, loss = (precomputed() if is_matrix else first.kernel), fields_of(first.loss)
+    kernel, loss = (precomputed() if is_matrix else first.kernel), first.loss
     data = data._replace(x=first.kernel(x, x).astype(dtype)) if is_matrix else data
 
     def one_problem(y: Array, weight: Array, held: Array, how: Array) -> tuple[Array, ...]:
@@ -119,11 +114,11 @@ def fit_paths(
                 # a little more than the ratio of the C, as the start is clipped to its bounds
                 start = coef * jnp.minimum(best, machine.C / C * (1 + 4 * jnp.finfo(dtype).eps))
                 start = jnp.where(how == COLD, 0, start * signs if loss.labels else start)
-                with skip_validation():
-                    bound = machine.bind(kernel=kernel, start=start)
+                bound = machine.replace(kernel=kernel, start=start)
                 end: Any = run(bound, train, key, goal)
                 coef, state = end.model.coef, end.state.solver.dual
-                dual = dual_of(machine.C, loss, state, jnp.zeros_like(signs), signs)
+                qp = Problem(machine.C, kernel, loss)
+                dual = qp.dual_from_diag(state, jnp.zeros_like(signs), signs)
                 gap, primal = relative_gap(dual, signs, machine.C * state.weight, loss, first.bias)
                 is_free = ~functools.reduce(jnp.logical_or, at_bound(coef, dual.bounds))
                 # the best multiple of the coefficients, max_s D(s coef)
@@ -175,7 +170,7 @@ def fit_paths(
         joined = jnp.moveaxis(values, 0, -1)  # (cells, m, P)
         if wrapper is None:
             return joined[..., 0], numbers
-        if wrapper.spec[0] is one_vs_one:
+        if isinstance(wrapper, one_vs_one):
             joined = jax.vmap(lambda values: votes(values, wrapper.classes))(joined)
         return joined, numbers
 

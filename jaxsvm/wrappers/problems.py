@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from .._node import register
 from ..models import Mapped
 from ..numerics import depends_on
-from ..recipe import register
 from ..types import Array, Batch, Info, Solver, State
 
 

@@ -478,26 +478,13 @@ def collect(jaxpr, sizes):
                 collect(inner, sizes)
 
 
-@pytest.mark.parametrize(("constants", "sentence"), [
-    ((0.0, 0.5), "m_L must lie between 0 and 1, got 0"),
-    ((0.4, 1.0), "m_R must lie between 0 and 1, got 1"),
-    ((np.nan, 0.5), "m_L must lie between 0 and 1, got nan"),
-    ((0.4, 0.2), r"m_L must be at most m_R, .* got m_L=0\.4, m_R=0\.2"),
-    ((0.4, np.ones(2)), r"m_R has shape \(2,\); sweep it"),
-])  # fmt: skip
-def test_constants_are_checked(constants, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        check_constants(*constants)
-
-
-def test_constants_that_pass():
+def test_constants_are_checked():
     check_constants(0.4, 0.4)
-    check_constants(0.4, 0.2, apart=True)
+    with pytest.raises(ValueError, match=r"m_L must be at most m_R, .* got m_L=0\.4, m_R=0\.2"):
+        check_constants(0.4, 0.2)
     assert jax.jit(lambda m: [check_constants(m, 0.2)] and m)(0.4) == pytest.approx(
         0.4
     )  # nobody knows them here
-    with pytest.raises(ValueError, match="m_L must lie between 0 and 1"):
-        check_constants(1.4, 0.2, apart=True)
 
 
 # functions

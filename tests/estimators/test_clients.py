@@ -1,7 +1,5 @@
 """Estimators under the settings, the types and the programs of other packages."""
 
-import pickle
-
 import jax
 import numpy as np
 import pytest
@@ -20,7 +18,6 @@ from jaxsvm.estimators import (
     NystromFeatures,
     Pegasos,
 )
-from jaxsvm.recipe import Recipe
 
 pytestmark = [
     pytest.mark.usefixtures("usual_promotion"),
@@ -104,19 +101,6 @@ def test_scalars_of_numpy_are_parameters():
             dual=dual, fit_intercept=np.True_, tol=np.float64(1e-4), max_iter=np.int64(1000)
         )
         np.testing.assert_array_equal(made.fit(X, Y).coef_, usual)
-
-
-def test_recipes_have_a_state():
-    for recipe in (
-        jaxsvm.pegasos(0.1),
-        kernels.rbf(2.0) * 3.0,
-        jaxsvm.averaged(jaxsvm.pegasos(0.1), start=3),
-    ):
-        other = type(recipe).__new__(type(recipe))
-        state = recipe.__getstate__()
-        other.__setstate__(pickle.loads(pickle.dumps(state)))
-        assert isinstance(recipe, Recipe) and repr(other) == repr(recipe)
-        assert jax.tree.structure(other) == jax.tree.structure(recipe)
 
 
 def test_an_estimator_is_told_to_pass_its_model(tmp_path):

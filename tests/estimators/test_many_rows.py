@@ -7,7 +7,6 @@ import jaxsvm
 from jaxsvm.estimators import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 from jaxsvm.estimators.base import MergedRows
 from jaxsvm.loops.fits import steps_of
-from jaxsvm.recipe import fields_of
 
 
 @pytest.mark.parametrize(("n", "steps"), [(49_999, 1), (50_000, 10), (250_000, 50)])
@@ -24,7 +23,7 @@ def test_updates_of_exact_machines(n, steps):
 def test_updates_of_folds(n, steps):
     """None: as many as `fit` makes."""
     data = jaxsvm.dataset(np.zeros((n, 1), np.float32), np.arange(n) % 2)
-    exact = fields_of(jaxsvm.decomposition(1.0, jaxsvm.kernels.rbf(1.0)))
+    exact = jaxsvm.decomposition(1.0, jaxsvm.kernels.rbf(1.0))
     assert steps_of(exact, None, data) == steps
     assert steps_of(exact, 7, data) == 7
-    assert steps_of(fields_of(jaxsvm.pegasos(1.0)), None, data) is None
+    assert steps_of(jaxsvm.pegasos(1.0), None, data) is None

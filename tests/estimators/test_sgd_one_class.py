@@ -125,7 +125,7 @@ def test_kernels_by_a_feature_map(tmp_path):
 
 def test_a_warm_start_goes_on_and_bad_input_gets_one_sentence():
     for nu in (0, 1.5, -1):
-        with pytest.raises(ValueError, match="nu must be above 0 and at most 1"):
+        with pytest.raises(ValueError, match="nu must be (a finite number )?above 0"):
             SGDOneClassSVM(nu).fit(X)
     warm = SGDOneClassSVM(0.3, max_iter=1, random_state=0, warm_start=True).fit(X)
     gaps = []

@@ -228,32 +228,22 @@ def unknown(name):
 NOT_MADE = "makes a 'tests.own', which is not registered as a "
 REFUSED = {
     "format": (header({"value": 1}, format=2), "has format 2, expected 1: load it"),
-    "call": (header({"call": "tests.no", "args": [], "kwargs": {}}), unknown("tests.no")),
     "class": (header({"named": "tests.no", "fields": {}}), unknown("tests.no")),
     "of 0.3": (header({"function": "kernels.rbf.rbf"}), unknown("kernels.rbf.rbf")),
     "system": (header({"function": "os.system"}), unknown("os.system")),
     "optax": (header({"function": "optax.adam"}), unknown("optax.adam")),
     "module": (header({"named": "optax.contrib", "fields": {}}), unknown("optax.contrib")),
-    "own": (header({"call": "tests.own", "args": [], "kwargs": {}}), NOT_MADE),
     "made": (header({"named": "tests.own", "fields": {}}), NOT_MADE),
     "bare": (
         header({"named": "tests.Bare", "fields": {}}),
         "makes a 'tests.Bare', which is not registered as a class",
-    ),
-    "class called": (
-        header({"call": "Linear", "args": [{"value": 1}, {"value": 1}], "kwargs": {}}),
-        "makes a 'Linear', which is not registered as a factory",
-    ),
-    "factory made": (
-        header({"named": "kernels.rbf", "fields": {"sigma": {"value": 1.0}}}),
-        "makes a 'kernels.rbf', which is not registered as a class",
     ),
     "field": (
         header({"named": "Linear", "fields": {"v": {"value": 1}}}),
         "holds a 'Linear' that this version of jaxsvm does not take .*: load it with the version",
     ),
     "argument": (
-        header({"call": "kernels.rbf", "args": [{"value": -1.0}], "kwargs": {}}),
+        header({"named": "kernels.rbf", "fields": {"sigma": {"value": -1.0}}}),
         "holds a 'kernels.rbf' that this version of jaxsvm does not take .*sigma must be",
     ),
 }  # fmt: skip

@@ -20,13 +20,14 @@ import numpy as np
 import optax
 import pytest
 from oracles import assert_same_bits as same
+from plain import plain
 
 import jaxsvm
 from jaxsvm import fit, kernels, models, samplers, step
 from jaxsvm.loops import program_cache, saving
 from jaxsvm.loops.fitting import add_info, curve_row, empty_sums
 from jaxsvm.models import Linear
-from jaxsvm.types import Curve, Fit, Hooks, Info, RunState, Sampler, Solver
+from jaxsvm.types import Curve, Fit, Info, RunState, Sampler
 
 loops = importlib.import_module("jaxsvm.loops.fitting")  # the package has a function of this name
 
@@ -57,7 +58,7 @@ def counter(residual="data"):
             jnp.zeros(()),
         )
 
-    return Solver(init, update, model, samplers.epochs(1), residual_of=residual)
+    return plain(init, update, model, samplers.epochs(1), residual_of=residual)
 
 
 WHOLE, SAMPLE = counter(), counter("batch")
@@ -187,7 +188,9 @@ def test_lam_out_of_range_in_a_step():
 
 def test_lam_is_a_vector():
     message = r"^lam has shape \(8,\); sweep it with jax\.vmap or jaxsvm\.sweep"
-    solver = jaxsvm.pegasos(jnp.ones(8))
+    with pytest.raises(ValueError, match=message):
+        jaxsvm.pegasos(jnp.ones(8))
+    solver = jax.vmap(jaxsvm.pegasos)(jnp.ones(8))
     with pytest.raises(ValueError, match=message):
         fit(solver, DATA, KEY, steps=1)
     with pytest.raises(ValueError, match=message):
@@ -224,11 +227,11 @@ def test_ten_passes_by_default(sampler, steps):
 def test_more_updates_to_a_tolerance_of_more_rows(n, updates):
     data = jaxsvm.dataset(np.zeros((n, 1), np.float32), np.arange(n) % 2)
     data = data._replace(index=jnp.zeros(n, jnp.int32))
-    never = WHOLE._replace(sampler=samplers.whole(), hooks=Hooks(tol=-1e9))
+    never = WHOLE.replace(sampler=samplers.whole(), tol=-1e9)
     assert int(fit(never, data, KEY).state.step) == updates
     assert int(fit(never, data, KEY, steps=3).state.step) == 3
-    for none in (Hooks(), Hooks(tol=np.nan)):  # nothing to stop at
-        assert int(fit(never._replace(hooks=none), data, KEY).state.step) == 10
+    for none in (None, np.nan):  # nothing to stop at
+        assert int(fit(never.replace(tol=none), data, KEY).state.step) == 10
 
 
 @pytest.mark.long
@@ -701,7 +704,7 @@ class Unknown(NamedTuple):
 
 
 def test_a_state_that_no_file_can_hold_is_refused_before_the_first_step(tmp_path, monkeypatch):
-    solver = Solver(
+    solver = plain(
         lambda key, data: Unknown(jnp.zeros(())),
         lambda state, batch: 1 / 0,
         lambda state, data=None: 1 / 0,
@@ -1254,14 +1257,17 @@ def test_probes_may_give_any_tree_of_arrays_and_one_number_with_tol():
 # Rows that do not exist, and weights that are none
 
 
-def draws_of(row):
+@jaxsvm.node
+class draws_of(Sampler):
     """A sampler that draws one row, in every step."""
-    return jaxsvm.Sampler(
-        lambda key, data: jnp.zeros(()),
-        lambda s, t, count: jnp.full((count, 1), row, jnp.int32),
-        lambda data: jnp.ones_like(data.weight),
-        lambda s, index, progress: s,
-    )
+
+    row: int
+
+    def init(self, key, data):
+        return ()
+
+    def draw(self, s, t, count):
+        return jnp.full((count, 1), self.row, jnp.int32)
 
 
 FOUR = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0]], [1, -1, 1, -1])
@@ -1324,11 +1330,11 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_sampler_with_a_function_of_another_form_is_named(name):
-    fields, message = SAMPLERS[name]
+    methods, message = SAMPLERS[name]
+    methods = {name: staticmethod(fn) for name, fn in methods.items()}
+    wrong = jaxsvm.node(type(f"wrong_{name}", (draws_of,), methods))
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
-        fit(
-            jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3, sampler=draws_of(1)._replace(**fields)
-        )
+        fit(jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3, sampler=wrong(1))
 
 
 def test_draws_of_padding_are_none_of_another_row():
@@ -1521,10 +1527,16 @@ def test_a_lambda_as_a_probe():
     assert float(run.info.probe[0]) == float(run.model.sqnorm())
 
 
-def adaptive(period):
+@jaxsvm.node
+class adaptive(Sampler):
     """Draws depend on all feedback of the periods before; the feedback is folded in one by one."""
 
-    def init(key, data):
+    every: int
+
+    def period(self, n):
+        return self.every
+
+    def init(self, key, data):
         zero = jnp.zeros((), jnp.uint32)
         return {
             "active": zero,
@@ -1533,17 +1545,17 @@ def adaptive(period):
             "crossed": jnp.zeros((), bool),
         }
 
-    def draw(s, t, count):
+    def draw(self, s, t, count):
         place = (t + jnp.arange(count, dtype=jnp.int32)).astype(jnp.uint32)
         mixed = (place + s["active"]) * jnp.uint32(2654435761)
         return ((mixed >> 16) % jnp.uint32(6)).astype(jnp.int32)[:, None]
 
-    def feedback(s, index, progress):
+    def feedback(self, s, index, progress):
         def one(s, row):
             made = row[0][0] >= 0
             pending = s["pending"] * jnp.uint32(31) + (row[0][0] + 2).astype(jnp.uint32)
             seen = s["seen"] + 1
-            over = seen % period == 0
+            over = seen % self.every == 0
             new = {
                 **s,
                 "pending": pending,
@@ -1553,10 +1565,8 @@ def adaptive(period):
             return jax.tree.map(lambda a, b: jnp.where(made, a, b), new, s), None
 
         after, _ = jax.lax.scan(one, s, (index, progress))
-        crossed = s["seen"] // period != (after["seen"] - 1) // period
+        crossed = s["seen"] // self.every != (after["seen"] - 1) // self.every
         return {**after, "crossed": after["crossed"] | crossed}
-
-    return Sampler(init, draw, lambda data: data.weight, feedback, lambda n: period, lambda n: 1)
 
 
 ADAPTIVE = adaptive(4)
@@ -1639,7 +1649,7 @@ def test_padding_is_handed_on():
         return state + live, Info(zero, zero, jnp.zeros(4), batch.index, jnp.int32(0), jnp.int32(0))
 
     for reads_all in (False, True):
-        solver = Solver(
+        solver = plain(
             lambda key, data: jnp.zeros((), jnp.int32),
             update,
             lambda s, data=None: s,

@@ -364,21 +364,6 @@ def test_functions_are_told_apart_by_their_names():
     refused("comes from a run with other kernels", make(second), DATA, state)
 
 
-def test_tracers_that_a_function_keeps_in_a_list_are_no_part_of_it():
-    """As of a factory that counts how often it is traced."""
-    kept = []
-
-    @jaxsvm.solver
-    def counting(number):
-        if isinstance(number, jax.core.Tracer):
-            kept.append(number)
-        return jaxsvm.sdca(number)
-
-    first = fit(counting(1.0), DATA, KEY, steps=len(X))
-    assert kept
-    assert int(fit(counting(1.0), DATA, state=first.state, steps=len(X)).state.step) == 2 * len(X)
-
-
 def test_a_constant_of_a_function_is_the_same_inside_of_jit():
     scale = 0.1  # which float32 rounds
     solver = jaxsvm.smo(1.0, kernels.custom(lambda x, z: jnp.exp(scale * (x @ z.T))))

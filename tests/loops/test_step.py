@@ -33,10 +33,11 @@ def test_steps_are_those_of_a_jitted_update():
 
 def test_ten_loops_compile_one_program_each():
     """Solvers made anew, other numbers, another order: structure decides."""
+    weights = lambda t: t + 1
     loops = [
         lambda k: jaxsvm.pegasos(0.1),
         lambda k: jaxsvm.pegasos(0.1 * (k + 1)),
-        lambda k: jaxsvm.averaged(jaxsvm.pegasos(0.1), weights=lambda t: t + 1),
+        lambda k: jaxsvm.averaged(jaxsvm.pegasos(0.1), weights=weights),
         lambda k: jaxsvm.pegasos(jnp.asarray(0.5 + k)),
         lambda k: jaxsvm.bottou_sgd(0.1 + k),
         lambda k: jaxsvm.asgd(0.1 + k),
@@ -85,12 +86,13 @@ def test_a_solver_of_closures_is_released():
         pass
 
     held = Thing()
-    plain = jaxsvm.pegasos(0.1).make()
-    solver = plain._replace(model=lambda state, data=None, held=held: plain.model(state, data))
+    weights = lambda t, held=held: t + 1
+    solver = jaxsvm.averaged(jaxsvm.pegasos(0.1), weights=weights)
     state = solver.init(KEY, DATA)
     jaxsvm.step(solver, state, rows(0))
     reference = weakref.ref(held)
-    del solver, held
+    state = jaxsvm.pegasos(0.1).init(KEY, DATA)
+    del solver, held, weights
     for k in range(stepping.MOST_ARGUMENTS + 1):
         jaxsvm.step(jaxsvm.pegasos(0.1 + k), state, rows(0))
     stepping._update.clear_cache()

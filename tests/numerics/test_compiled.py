@@ -13,7 +13,7 @@ from jax import lax
 
 import jaxsvm
 from jaxsvm import samplers
-from jaxsvm.old import Old
+from jaxsvm._node import cast
 
 loops = importlib.import_module("jaxsvm.loops.fitting")  # the package has a function of this name
 
@@ -43,7 +43,7 @@ def copies_in_loops(program):
 def test_linear_sdca_writes_its_dual_variables_in_place(data, batch):
     solver, sampler = jaxsvm.sdca(1.0), samplers.epochs(batch)
     run = jaxsvm.fit(solver, data, jax.random.key(0), steps=1, sampler=sampler).state
-    inputs = loops.Inputs(Old(solver), Old(sampler), None, data, data.x)
+    inputs = loops.Inputs(cast(solver, np.float32), sampler, None, data, data.x)
     limit, count = np.float32(np.nan), np.int32(1000)
     lowered = loops.run_chunk.lower(inputs, run._replace(origin=None), limit, count, table=256)
     program = lowered.compile(AS_USERS).as_text()

@@ -133,7 +133,7 @@ def test_bad_input_gets_a_sentence():
 
 def test_steps_on_several_devices_draw_in_blocks_of_their_own(monkeypatch):
     """One device takes all; of two, each needs blocks of its own, unless all rows are read."""
-    check = lambda solver, sampler, n: checks.check_draws(solver.make(), sampler, n)
+    check = lambda solver, sampler, n: checks.check_draws(solver, sampler, n)
     drawn, of_all = jaxsvm.pegasos(0.1), jaxsvm.decomposition(1.0, jaxsvm.kernels.linear())
     blocks = {k: samplers.strata(samplers.uniform(), blocks=k) for k in (3, 4)}
     for sampler in (samplers.uniform(), *blocks.values(), samplers.whole()):

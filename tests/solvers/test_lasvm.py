@@ -379,7 +379,7 @@ def test_kernel_rows_are_counted_as_they_are_computed_and_none_is_where_nothing_
         jax.debug.callback(lambda: made.append(x.shape[0]))
         return jnp.exp(-sqdist(x, z) / (2 * SIGMA**2))
 
-    kernel = kernels.custom(counted, diag=lambda x: jnp.ones(x.shape[0], x.dtype))
+    kernel = kernels.custom(counted, diag_fn=lambda x: jnp.ones(x.shape[0], x.dtype))
     state, info = states(
         make(C=C, bias=bias, kernel=kernel, passes=2), dataset(dtype=np.float32), orders(3)
     )
@@ -522,10 +522,10 @@ def test_rows_of_one_class_have_no_support_vectors(x64):
         ("bias must be one of 'free', 'none', got 'feature'", lambda: make(bias="feature")),
         ("the dual of logistic.* is not quadratic", lambda: make(loss=losses.logistic)),
         ("passes must be a whole number of at least 1, got 0", lambda: make(passes=0)),
-        ("passes must be a whole number of at least 1, got True", lambda: make(passes=True)),
-        ("passes must be a whole number of at least 1, got 1.5", lambda: make(passes=1.5)),
+        ("passes must be a whole number.*, got True", lambda: make(passes=True)),
+        ("passes must be a whole number.*, got 1.5", lambda: make(passes=1.5)),
         ("tol must be a finite number above 0, got 0", lambda: make(tol=0.0)),
-        ("memory must be a whole number of bytes, got 1000000000.0", lambda: make(memory=1e9)),
+        ("memory must be a whole number.*, got 1000000000.0", lambda: make(memory=1e9)),
         (
             r"start has shape \(3,\), expected one number for each of the 40 rows",
             lambda: make(start=jnp.ones(3)),

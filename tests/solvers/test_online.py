@@ -1032,8 +1032,9 @@ def with_kernel(name, kernel, budget=BUDGET):
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "fogd"])
 def test_budgets_and_kernels_that_are_none(name):
     for budget in (1, 0, -3, 2.5, True, "12"):
+        least = " of at least 2, the points .*" if type(budget) is int else ""
         with pytest.raises(
-            ValueError, match=f"budget must be a whole number of at least 2, .* got {budget!r}"
+            ValueError, match=f"budget must be a whole number{least}, got {budget!r}"
         ):
             begin(with_kernel(name, RBF, budget))
     with pytest.raises(
@@ -1071,10 +1072,8 @@ def test_a_step_of_bogd_that_turns_the_function_round_is_refused():
 
 @pytest.mark.parametrize("kept", [0, BUDGET + 1, 1.5, True])
 def test_features_of_nogd_are_at_most_its_points(kept):
-    with pytest.raises(
-        ValueError,
-        match=f"features must be a whole number from 1 to the budget, {BUDGET}, got {kept!r}",
-    ):
+    limits = f" from 1 to the budget, {BUDGET}" if type(kept) is int else ""
+    with pytest.raises(ValueError, match=f"features must be a whole number{limits}, got {kept!r}"):
         begin(jaxsvm.nogd(ETA, RBF, budget=BUDGET, features=kept))
 
 

@@ -354,7 +354,7 @@ def test_weights_of_zero_have_no_derivatives_and_sparse_rows_have_the_same(x64):
 def test_rows_of_many_columns_go_by_columns(columns, sparse, by_columns):
     data = jaxsvm.dataset(np.eye(8, columns, dtype=np.float32), [1, -1] * 4, sparse=sparse)
     solver = jaxsvm.proximal_newton(0.1, bias="feature")  # whose constant is a column, too
-    assert isinstance(solver.hooks.layout(data).x, Columns) is by_columns
+    assert isinstance(solver.layout(data).x, Columns) is by_columns
 
 
 def test_traced_sparse_rows_keep_the_matrix_up_to_512_columns():
@@ -412,8 +412,14 @@ def test_the_contract_of_solvers_in_use():
     ("options", "said"),
     [
         ({"lam": 0.0}, "lam must be a finite number above 0"),
-        ({"l1_ratio": 1.5}, "l1_ratio must be a number from 0 to 1, got 1.5"),
-        ({"l1_ratio": -0.1}, "l1_ratio must be a number from 0 to 1, got -0.1"),
+        (
+            {"l1_ratio": 1.5},
+            "l1_ratio must be a finite number of at least 0 and at most 1, got 1.5",
+        ),
+        (
+            {"l1_ratio": -0.1},
+            "l1_ratio must be a finite number of at least 0 and at most 1, got -0.1",
+        ),
         ({"loss": losses.hinge}, "needs a loss with a curvature"),
         ({"bias": "free"}, "bias must be one of"),
         ({"system": "cg"}, "system must be one of"),

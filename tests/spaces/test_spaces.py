@@ -27,9 +27,10 @@ def test_evaluations_are_those_of_rows_that_count_and_of_changes():
     coefficient."""
     assert int(spaces.linear().evals(COEF, DATA)) == 2
 
-    @budget.maintenance
-    def seven():
-        return budget.Maintenance(lambda kernel, points, state: None, evals=lambda budget: 7)
+    @jaxsvm.node
+    class seven(budget.Maintenance):
+        def evals(self, budget):
+            return 7
 
     space = spaces.budgeted(kernels.rbf(1.0), budget=5, maintain=seven())
     assert int(space.evals(COEF, DATA)) == 5 * 2 + 7

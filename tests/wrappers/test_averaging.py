@@ -1,17 +1,16 @@
 """Averages of iterates against direct means in float64."""
 
-import pathlib
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from plain import plain
 
 import jaxsvm
 from jaxsvm import averaged, averaging, kernels, losses, models, schedules
-from jaxsvm.recipe import REGISTRY
+from jaxsvm.engines.gradient_descent import GradientSolver
+from jaxsvm.loops.checks import adapted
 
 
 def run(iterates, **options):
@@ -121,9 +120,7 @@ def test_the_float32_average_of_a_solver_is_that_of_float64(weights, start, nois
     t = np.arange(1, STEPS + 1.0)
     iterates = (1 + 1 / t + noise * np.random.default_rng(4).normal(size=STEPS)).astype(np.float32)
     model = lambda w, data=None: models.Linear(w, jnp.zeros((), w.dtype))
-    inner = jaxsvm.types.Solver(
-        lambda key, data: jnp.zeros(1), lambda w, batch: (batch, None), model
-    )
+    inner = plain(lambda key, data: jnp.zeros(1), lambda w, batch: (batch, None), model)
     outer = averaged(inner, start=start, weights=weights)
     run = jax.jit(
         lambda state, rows: jax.lax.scan(
@@ -236,49 +233,43 @@ def test_a_mean_follows_late_values(name):
     np.testing.assert_allclose(mean[-1] + lost[-1], want, rtol=0, atol=2e-9 * np.abs(value).max())
 
 
+@jaxsvm.node
+class told(jaxsvm.Solver):
+    """A solver that differs from `Solver` in all that a wrapper may leave to it."""
+
+    sampler, needs_all_rows, targets, residual_of = jaxsvm.samplers.whole(), True, "real", "batch"
+    iterates_to, has_map, lays_out = 0.5, True, True
+
+    def prepare(self, data):
+        return ("prepared", data)
+
+    def layout(self, data):
+        return ("laid out", data)
+
+    def validate(self, data):
+        raise ValueError("refused by the inner one")
+
+
 def test_wrappers_keep_every_field_of_a_solver():
-    """What a wrapper does not change is the inner one's, also later fields and hooks."""
-    hooks = jaxsvm.Hooks(*(object() for _ in jaxsvm.Hooks._fields))
-    hooks = hooks._replace(validate=lambda data: None)
-    inner = jaxsvm.Solver(*(object() for _ in jaxsvm.Solver._fields))._replace(hooks=hooks)
-    functions = {"init", "update", "model"}
+    """What a wrapper does not change is the inner one's, also later fields."""
+    inner, functions = told(), {"init", "update", "model"}
     changed = {
-        jaxsvm.averaged(inner): (functions, set()),
-        jaxsvm.on_features(jnp.tanh, inner): (functions, {"prepare", "validate"}),
-        jaxsvm.one_vs_rest(inner, classes=3): (functions | {"targets"}, set()),
-        jaxsvm.one_vs_one(inner, classes=3): (functions | {"targets"}, set()),
+        jaxsvm.averaged(inner): functions,
+        jaxsvm.on_features(jnp.tanh, inner): functions | {"prepare", "validate", "has_map"},
+        jaxsvm.one_vs_rest(inner, classes=3): functions | {"targets"},
+        jaxsvm.one_vs_one(inner, classes=3): functions | {"targets"},
     }
-    for wrapped, (names, hook_names) in changed.items():
-        made = wrapped.make()
-        for field in set(jaxsvm.Solver._fields) - {"hooks"}:
-            assert (getattr(made, field) is not getattr(inner, field)) == (field in names), (
-                wrapped,
-                field,
-            )
-        for field in jaxsvm.Hooks._fields:
-            is_other = getattr(made.hooks, field) is not getattr(hooks, field)
-            assert is_other == (field in hook_names), (wrapped, field)
-
-
-def test_wrappers_pass_hooks_on_as_one():
-    """A hook is known to the types and the loops alone: another one changes no wrapper."""
-    assert jaxsvm.Solver._fields == (
-        "init", "update", "model", "sampler", "needs_all_rows", "targets", "residual_of", "hooks"
-    )  # fmt: skip
-    folder = pathlib.Path(jaxsvm.wrappers.__file__).parent
-    sources = {path.name: path.read_text() for path in folder.glob("*.py")}
-    assert {"averages.py", "multiclass.py", "feature_space.py"} <= set(sources)
-    states = {name for name in REGISTRY if name.endswith("State")} - {
-        "AveragedState",
-        "OneVsOneState",
-        "AverageState",
-    }
-    names = "|".join({"tol", "sharing", "layout", "validate", "restart", "sums_of"} | states)
-    assert not [
-        (name, match)
-        for name, text in sources.items()
-        for match in re.findall(rf"\b({names})\b", text)
-    ]
+    fields = [name for name in vars(jaxsvm.Solver) if name[0] != "_" and name != "example"]
+    for wrapped, names in changed.items():
+        own = set(vars(type(wrapped)))
+        assert own & set(fields) == names, wrapped
+        for name in set(fields) - functions - names:
+            if name == "validate":
+                with pytest.raises(ValueError, match="refused by the inner one"):
+                    wrapped.validate(None)
+                continue
+            found, kept = getattr(wrapped, name), getattr(inner, name)
+            assert (found(1) == kept(1)) if callable(kept) else (found == kept), (wrapped, name)
 
 
 WRAPPED = {
@@ -293,36 +284,25 @@ WRAPPED = {
 @pytest.mark.parametrize("name", WRAPPED)
 def test_a_tolerance_is_bound_to_the_solver_inside_of_its_wrappers(name):
     wrap = WRAPPED[name]
-    call = wrap(jaxsvm.newton(0.1, loss=losses.squared_hinge))
-    assert call.bind(tol=0.25).hooks.tol == 0.25 and call.hooks.tol == jaxsvm.newton(0.1).hooks.tol
-    assert repr(call.bind(tol=0.25)) == repr(
-        wrap(jaxsvm.newton(0.1, loss=losses.squared_hinge, tol=0.25))
-    )
-    assert call.bind(tol=0.25, classes=2).targets == (2 if call.targets == 3 else "labels")
-    assert repr(call.bind(width=3)) == repr(call)  # no factory takes it
+    solver = wrap(jaxsvm.newton(0.1, loss=losses.squared_hinge))
+    other = solver.replace(tol=0.25)
+    assert other.iterates_to == 0.25 and solver.iterates_to == jaxsvm.newton(0.1).iterates_to
+    assert other == wrap(jaxsvm.newton(0.1, loss=losses.squared_hinge, tol=0.25))
+    if solver.targets == 3:
+        assert solver.replace(tol=0.25, classes=2).targets == 2
+    with pytest.raises(TypeError, match="no field takes width"):
+        solver.replace(width=3)
 
 
-def test_a_tolerance_is_bound_to_the_call_that_a_factory_returns():
-    @jaxsvm.solver
-    def mine(C):
-        return jaxsvm.sdca(C) if C > 1 else jaxsvm.decomposition(C, jaxsvm.kernels.rbf(1.0))
-
-    assert mine(0.5).bind(tol=0.25).hooks.tol == 0.25 and mine(2.0).bind(tol=0.25).hooks.tol is None
-    assert mine(0.5).bind(C=2.0).hooks.tol is None
-
-
-def test_wrappers_add_no_function_that_the_inner_solver_lacks():
-    """No own loop or check: None, as `fit` asks."""
-    bare = jaxsvm.pegasos(0.1).make()
-    full = bare._replace(hooks=jaxsvm.Hooks(validate=lambda data: None))
-    for wrap in [
-        lambda inner: jaxsvm.on_features(jnp.tanh, inner),
-        lambda inner: jaxsvm.one_vs_rest(inner, classes=3),
-        lambda inner: jaxsvm.one_vs_one(inner, classes=3),
-        jaxsvm.averaged,
-    ]:
-        assert wrap(bare).make().hooks.validate is None
-        assert wrap(full).make().hooks.validate is not None
+def test_a_tolerance_that_no_field_takes_is_that_of_the_run():
+    """`least_squares` ends at 0 by itself, and `fit(tol=)` stops it earlier."""
+    solver = jaxsvm.least_squares(0.1)
+    kept = adapted(solver, None, 0.25, np.float32)[0]
+    assert kept == solver.replace(lam=np.float32(0.1)) and solver.iterates_to == 0
+    rows = problem()
+    sampler = jaxsvm.samplers.epochs(5)
+    run = jaxsvm.fit(solver, rows, jax.random.key(0), sampler=sampler, every=1, tol=0.5)
+    assert run.converged and run.state.step == 2
 
 
 def test_a_restart_is_of_the_state_that_wrappers_keep():
@@ -338,18 +318,30 @@ def test_a_restart_is_of_the_state_that_wrappers_keep():
     assert not restarts(jaxsvm.pegasos(0.1), binary)
 
 
+@jaxsvm.node
+class refusing(GradientSolver):
+    """Pegasos of no rows."""
+
+    lam: float
+    loss: jaxsvm.Loss = losses.hinge
+
+    def chain(self, stats):
+        return optax.sgd(self.lam)
+
+    def validate(self, data):
+        raise ValueError("refused by the inner one")
+
+
 def test_a_solver_that_stops_by_itself_does_so_inside_its_wrappers():
     data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
     exact = jaxsvm.decomposition(1.0, kernels.linear(), tol=0.125)
     assert (
-        jaxsvm.on_features(jnp.tanh, exact).hooks.tol
-        == jaxsvm.one_vs_rest(exact, classes=2).hooks.tol
+        jaxsvm.on_features(jnp.tanh, exact).iterates_to
+        == jaxsvm.one_vs_rest(exact, classes=2).iterates_to
         == 0.125
     )
-    refuse = lambda data: (_ for _ in ()).throw(ValueError("refused by the inner one"))
-    checked = jaxsvm.pegasos(0.1).make()._replace(hooks=jaxsvm.Hooks(validate=refuse))
     with pytest.raises(ValueError, match="refused by the inner one"):
-        jaxsvm.fit(jaxsvm.averaged(checked), data, jax.random.key(0), steps=1)
+        jaxsvm.fit(jaxsvm.averaged(refusing(0.1)), data, jax.random.key(0), steps=1)
 
 
 @pytest.mark.parametrize(

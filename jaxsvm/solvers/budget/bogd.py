@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from ...budget import Maintenance, maintenance, remove_point
-from ...engines.online_learning import ogd_rule, online
+from dataclasses import KW_ONLY
+from typing import Any
+
+from ..._node import node, positive
+from ...budget import Change, Maintenance, Points, remove_point
+from ...engines.online_learning import DescentSolver
 from ...kernels import Kernel
 from ...numerics import is_traced
-from ...recipe import check_positive, solver
-from ...samplers import epochs
-from ...spaces.budgeted_space import budgeted
-from ...types import Solver
+from ...spaces import budgeted
+from ...types import Space
 
 
-@maintenance
-def _oldest() -> Maintenance:
+@node
+class _oldest(Maintenance):
     """Removal of the oldest point."""
-    return Maintenance(lambda kernel, points, state: (remove_point(points, points.oldest), state))
+
+    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+        return remove_point(points, points.oldest), state
 
 
-@solver
-def bogd(lam: float, kernel: Kernel, *, budget: int, eta: float = 0.2) -> Solver:
+@node
+class bogd(DescentSolver):
     """Minimise lam/2 |w|^2 + hinge on a budget by online gradient descent with a constant step.
 
         f = (1 - eta lam) f + eta [y_i f(x_i) < 1] y_i k(x_i, .)
@@ -56,11 +60,21 @@ def bogd(lam: float, kernel: Kernel, *, budget: int, eta: float = 0.2) -> Solver
         algorithms for scalable kernel-based online learning, ICML 2012; S. Hoi, J. Wang, P. Zhao,
         LIBOL and KOL, JMLR 15, 2014.
     """
-    check_positive(lam=lam, eta=eta)
-    if not is_traced(lam, eta) and float(eta) * float(lam) >= 1:
-        raise ValueError(
-            "eta lam must be below 1, or a step turns the function round, got "
-            f"{float(eta) * float(lam):g}: lower eta"
-        )
-    space = budgeted(kernel, budget=budget, maintain=_oldest())
-    return online(lambda data: (), ogd_rule(eta, lam), space, sampler=epochs(1))
+
+    lam: float = positive()
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+    eta: float = positive(default=0.2)
+
+    def check(self) -> None:
+        super().check()
+        if not is_traced(self.lam, self.eta) and float(self.eta) * float(self.lam) >= 1:
+            raise ValueError(
+                "eta lam must be below 1, or a step turns the function round, got "
+                f"{float(self.eta) * float(self.lam):g}: lower eta"
+            )
+
+    @property
+    def space(self) -> Space:
+        return budgeted(self.kernel, budget=self.budget, maintain=_oldest())

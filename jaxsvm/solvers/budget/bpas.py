@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import KW_ONLY
+from typing import Any
+
 import jax.numpy as jnp
 
-from ...budget import Maintenance, maintenance, remove_point
-from ...engines.online_learning import Move, online
+from ..._node import node, positive
+from ...budget import Change, Maintenance, Points, remove_point
+from ...engines.online_learning import Move, OnlineSolver
 from ...kernels import Kernel
 from ...losses import hinge
 from ...numerics import argmax_value, index_row
-from ...recipe import check_positive, solver
 from ...samplers import epochs
-from ...spaces.budgeted_space import budgeted
-from ...types import Solver
+from ...spaces import budgeted
+from ...types import Array, Batch, Space, State
 
 
-@maintenance
-def _simple() -> Maintenance:
+@node
+class _simple(Maintenance):
     """Removal of one stored point, whose projection on the new point is added to it."""
 
-    def change(kernel, points, state):
+    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
         k_xx = points.values[-1]
         # A row with k(x, x) = 0 is 0 in feature space: nothing projects on it.
         projected = jnp.where(
@@ -29,11 +33,9 @@ def _simple() -> Maintenance:
         r, _ = argmax_value(-degradation)
         return remove_point(points, r, points.coef.at[-1].add(index_row(projected, r))), state
 
-    return Maintenance(change)
 
-
-@solver
-def bpas(C: float, kernel: Kernel, *, budget: int) -> Solver:
+@node
+class bpas(OnlineSolver):
     """Passive-aggressive learning on a budget, where a new point replaces an old one.
 
     The step is the smallest change of f that removes the loss of a row, and one point if the budget
@@ -71,16 +73,21 @@ def bpas(C: float, kernel: Kernel, *, budget: int) -> Solver:
     Reference: Z. Wang, S. Vucetic, Online passive-aggressive algorithms on a budget, AISTATS 2010,
         section 3, BPA-S.
     """
-    check_positive(C=C)
 
-    def rule(_, score, batch, share, gram, t):
+    C: float = positive()
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+
+    sampler = epochs(1)
+
+    @property
+    def space(self) -> Space:
+        return budgeted(self.kernel, budget=self.budget, maintain=_simple())
+
+    def rule(
+        self, state: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array
+    ) -> tuple[State, Move]:
         loss = hinge.value(score, batch.y)
-        tau = jnp.minimum(C, loss / jnp.diagonal(gram()))
+        tau = jnp.minimum(self.C, loss / jnp.diagonal(gram()))
         return (), Move(jnp.zeros((), score.dtype), tau * batch.y * share, loss)
-
-    return online(
-        lambda data: (),
-        rule,
-        budgeted(kernel, budget=budget, maintain=_simple()),
-        sampler=epochs(1),
-    )

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 
+from ..._node import node, positive, register
 from ...budget import Maintenance, merge
 from ...engines.coordinate_ascent import CoordinateState, coordinate
 from ...kernels import Kernel
 from ...losses import hinge
 from ...numerics import count
-from ...recipe import check_choice, check_positive, register, replace, solver
-from ...spaces.budgeted_space import budgeted, contributions
-from ...types import Array, Solver
+from ...spaces import budgeted
+from ...types import Array, Batch, Info, Model, Solver, Wrapper
 
 
 @register("BscaState")
@@ -31,15 +32,8 @@ class BscaState(NamedTuple):
     residual: Array  # ()  |change of the spread| over the last epoch; inf before the second
 
 
-@solver
-def bsca(
-    C: float,
-    kernel: Kernel,
-    *,
-    budget: int,
-    maintain: Maintenance = merge(),
-    stop: str = "summands",
-) -> Solver:
+@node
+class bsca(Wrapper):
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i max(0, 1 - y_i <w, phi(x_i)>) on a budget.
 
     w has at most `budget` points.
@@ -88,23 +82,38 @@ def bsca(
     Reference: S. Qaadan, M. Schueler, T. Glasmachers, Dual SVM training on a budget, ICPRAM 2018,
         https://arxiv.org/abs/1806.10182, algorithm 1 and section 4.
     """
-    check_positive(C=C)
-    check_choice("stop", stop, ("summands", "gradients", "moves"))
-    space = budgeted(kernel, budget=budget, maintain=maintain)
-    inner = coordinate(hinge, C, space)
 
-    def init(key, data):
-        inner_state = inner.init(key, data)
-        infinite = jnp.full((), jnp.inf, inner_state.coef.dtype)
-        return BscaState(
-            inner_state, -infinite, infinite, jnp.zeros((), jnp.int32), infinite, infinite
-        )
+    C: float = positive()
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+    maintain: Maintenance = merge()
+    stop: Literal["summands", "gradients", "moves"] = "summands"
 
-    def update(state, batch):
-        if stop == "summands":
-            values = contributions(kernel, state.inner.f, batch)
+    def check(self) -> None:
+        _ = self.inner  # which refuses what it cannot be made of
+
+    @property
+    def space(self) -> budgeted:
+        """The function space of w."""
+        return budgeted(self.kernel, budget=self.budget, maintain=self.maintain)
+
+    @property
+    def inner(self) -> Solver:  # type: ignore[override]  # worked out
+        return coordinate(hinge, self.C, self.space)
+
+    def init(self, key: Array, data: Batch) -> BscaState:
+        inner = self.inner.init(key, data)
+        infinite = lambda sign=1: jnp.full((), sign * jnp.inf, inner.coef.dtype)
+        visits = jnp.zeros((), jnp.int32)
+        return BscaState(inner, infinite(-1), infinite(), visits, infinite(), infinite())
+
+    def update(self, state: BscaState, batch: Batch) -> tuple[BscaState, Info]:
+        space, f = self.space, state.inner.f
+        if self.stop == "summands":
+            values = space.contributions(f, batch)
         else:
-            values = 1 - batch.y[:, None] * space.evaluate(state.inner.f, batch)[:, None]
+            values = 1 - batch.y[:, None] * space.evaluate(f, batch)[:, None]
         # The extremes of this epoch, and at its end the change of the spread.
         valid = (batch.weight > 0)[:, None] & jnp.isfinite(values)
         top = jnp.maximum(state.top, jnp.max(jnp.where(valid, values, -jnp.inf)))
@@ -114,12 +123,12 @@ def bsca(
         spread = jnp.log(jnp.maximum(top - bottom, 0))
         change = jnp.abs(spread - state.spread)
         # The step of coordinate ascent, with maintenance.
-        inner_state, info = inner.update(state.inner, batch)
+        inner, info = self.inner.update(state.inner, batch)
         change = jnp.where(
             change == 0, info.residual, jnp.where(jnp.isfinite(change), change, jnp.inf)
         )
         new = BscaState(
-            inner=inner_state,
+            inner=inner,
             top=jnp.where(epoch_ends, -jnp.inf, top),
             bottom=jnp.where(epoch_ends, jnp.inf, bottom),
             visits=jnp.where(epoch_ends, 0, visits),
@@ -127,12 +136,8 @@ def bsca(
             residual=jnp.where(epoch_ends, change, state.residual),
         )
         # points of the model, not nonzero alphas
-        info = info._replace(support=space.support(inner_state.f))
-        return new, info if stop == "moves" else info._replace(residual=new.residual)
+        info = info._replace(support=space.support(inner.f))
+        return new, info if self.stop == "moves" else info._replace(residual=new.residual)
 
-    return replace(
-        inner,
-        init=init,
-        update=update,
-        model=lambda state, data=None: inner.model(state.inner, data),
-    )
+    def model(self, state: BscaState, data: Batch | None = None) -> Model:
+        return self.inner.model(state.inner, data)

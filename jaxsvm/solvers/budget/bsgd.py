@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+
+from ..._node import node, positive
 from ...budget import Maintenance, merge
-from ...engines.online_learning import online, pegasos_rule
+from ...engines.online_learning import PegasosSolver
 from ...kernels import Kernel
-from ...recipe import check_positive, solver
 from ...samplers import epochs
-from ...spaces.budgeted_space import budgeted
-from ...types import Solver
+from ...spaces import budgeted
+from ...types import Space
 
 
-@solver
-def bsgd(lam: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge()) -> Solver:
+@node
+class bsgd(PegasosSolver):
     """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) by subgradients on a budget.
 
     w has at most `budget` points; the subgradients are those of rows.
@@ -53,8 +55,15 @@ def bsgd(lam: float, kernel: Kernel, *, budget: int, maintain: Maintenance = mer
     Reference: Z. Wang, K. Crammer, S. Vucetic, Breaking the curse of kernelization: budgeted
         stochastic gradient descent for large-scale SVM training, JMLR 13, 2012, algorithm 1.
     """
-    check_positive(lam=lam)
 
-    rule, scale = pegasos_rule(lam)
-    space = budgeted(kernel, budget=budget, maintain=maintain)
-    return online(lambda data: (), rule, space, scale=scale, sampler=epochs(1))
+    lam: float = positive()
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+    maintain: Maintenance = merge()
+
+    sampler = epochs(1)
+
+    @property
+    def space(self) -> Space:
+        return budgeted(self.kernel, budget=self.budget, maintain=self.maintain)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...checks import is_whole, shown
-from ...engines.online_learning import ogd_rule, online
+from ..._node import node, positive, register
+from ...engines.online_learning import DescentSolver
 from ...kernels import Kernel
-from ...numerics import accum_dtype, centre, dot, running_mean
-from ...recipe import check_positive, register, solver
-from ...samplers import epochs
-from ...spaces.budgeted_space import (
-    check_budget,
-    check_points,
-    dense_centred,
-    point_space,
-    sequentially,
-    values_at,
-)
-from ...types import Array, Solver, Space
+from ...numerics import accum_dtype, dot, running_mean
+from ...spaces.budgeted_space import PointSpace, dense_centred
+from ...types import Array, Batch, Space
 
 
 @register("NystromState")
@@ -41,94 +33,92 @@ class NystromState(NamedTuple):
     pending: tuple[Array, Array]  # () int32 slot, (d,) row
     shift: Array  # (d,)  `Kernel.offset` of the rows at `init`
 
+    def flush(self) -> NystromState:
+        """The state with its pending row written."""
+        slot, row = self.pending
+        write = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)
+        return self._replace(x=write(self.x, row), sqnorm=write(self.sqnorm, dot(row, row)))
 
-def _switching(kernel: Kernel, budget: int, features: int) -> Space:
+
+@node
+class _switching(PointSpace):
     """Expansions of up to `budget` points, then functions in the span of eigenvectors.
 
     With `budget` points, the span is that of the leading eigenvectors of their kernel matrix.
 
     K = V Lam V';   map = V Lam^(-1/2);   w = Lam^(1/2) V' coef, the projection of f onto that span
     """
-    kernel, m = check_points(kernel), check_budget(budget)
-    if not is_whole(features, 1, m):
-        raise ValueError(
-            f"features must be a whole number from 1 to the budget, {m}, got {shown(features)}"
-        )
 
-    def zero(key, data):
-        dtype, d = accum_dtype(data.x), data.x.shape[-1]
-        vector, zero_count, w = (
-            jnp.zeros(m, dtype),
-            jnp.zeros((), jnp.int32),
-            jnp.zeros(features, dtype),
-        )
-        x, pending = jnp.zeros((m, d), dtype), (zero_count, jnp.zeros(d, dtype))
-        map = jnp.zeros((m, features), dtype)
-        return NystromState(
-            x, vector, vector, zero_count, map, w, w, w, zero_count, pending, kernel.offset(data)
-        )
+    kernel: Kernel
+    budget: int
+    features: int
 
-    def flush(f):
-        """The state with its pending row written."""
-        slot, row = f.pending
-        write = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)
-        return f._replace(x=write(f.x, row), sqnorm=write(f.sqnorm, dot(row, row)))
+    def check(self) -> None:
+        super().check()
+        if not 1 <= self.features <= self.budget:
+            raise ValueError(
+                f"features must be a whole number from 1 to the budget, {self.budget}, got "
+                f"{self.features}"
+            )
 
-    def values(f, x):
-        return jnp.where(lax.iota(jnp.int32, m) < f.size, values_at(kernel, f, x), 0)
+    def zero(self, key: Array, data: Batch) -> NystromState:
+        m, p, d = self.budget, self.features, data.x.shape[-1]
+        counter = lambda: jnp.zeros((), jnp.int32)  # arrays of their own, as states are donated
+        zeros = lambda *shape: jnp.zeros(shape, accum_dtype(data.x))
+        points = zeros(m, d), zeros(m), zeros(m), counter()
+        features = zeros(m, p), zeros(p), zeros(p), zeros(p), counter()
+        return NystromState(*points, *features, (counter(), zeros(d)), self.kernel.offset(data))
 
-    def evaluate(f, batch):
-        f = flush(f)
-        kernel_rows = values(f, batch.x)
-        return jnp.where(f.size < m, dot(kernel_rows, f.coef), dot(dot(kernel_rows, f.map), f.w))
+    def evaluate(self, f: NystromState, batch: Batch) -> Array:
+        f = f.flush()
+        rows = self.first_values(f, batch.x)
+        return jnp.where(f.size < self.budget, dot(rows, f.coef), dot(dot(rows, f.map), f.w))
 
-    def add_row(f, coef, batch):
+    def add_row(self, f: NystromState, coef: Array, batch: Batch) -> NystromState:
         """Append the row below m points; with m points step along its features z."""
-        f, coef = flush(f), coef[0]
-        z = dot(values(f, batch.x)[0], f.map)
-        appends, steps = (coef != 0) & (f.size < m), (coef != 0) & (f.size == m)
+        m, f, step = self.budget, f.flush(), coef[0]
+        z = dot(self.first_values(f, batch.x)[0], f.map)
+        appends, steps = (step != 0) & (f.size < m), (step != 0) & (f.size == m)
         moves = f.moves + steps.astype(jnp.int32)
-        w = f.w + jnp.where(steps, coef * z, 0)
+        w = f.w + jnp.where(steps, step * z, 0)
         mean, compensation = running_mean(
             f.mean, f.compensation, w, steps.astype(w.dtype) / jnp.maximum(moves, 1).astype(w.dtype)
         )
+        row = f.size, dense_centred(f, batch.x)[0]
         new = f._replace(
-            coef=jnp.where(appends & (lax.iota(jnp.int32, m) == f.size), coef, f.coef),
+            coef=jnp.where(appends & (lax.iota(jnp.int32, m) == f.size), step, f.coef),
             size=f.size + appends.astype(jnp.int32),
             w=w,
             mean=mean,
             compensation=compensation,
             moves=moves,
-            pending=jax.tree.map(
-                lambda a, b: jnp.where(appends, a, b),
-                (f.size, dense_centred(f, batch.x)[0]),
-                f.pending,
-            ),
+            pending=jax.tree.map(lambda a, b: jnp.where(appends, a, b), row, f.pending),
         )
-        is_switch = appends & (new.size == m)
-        parts = lax.cond(is_switch, lambda: nystrom(flush(new)), lambda: (new.map, new.w, new.mean))
-        return new._replace(**dict(zip(("map", "w", "mean"), parts, strict=True)))
+        map, w, mean = lax.cond(
+            appends & (new.size == m),
+            lambda: self._nystrom(new.flush()),
+            lambda: (new.map, new.w, new.mean),
+        )
+        return new._replace(map=map, w=w, mean=mean)
 
-    def nystrom(f):
+    def _nystrom(self, f: NystromState) -> tuple[Array, Array, Array]:
         """The feature map of m points, and w of f in it, twice: the mean starts there."""
-        value, vector = jnp.linalg.eigh(kernel(f.x, f.x))
-        value, vector = value[::-1][:features], vector[:, ::-1][:, :features]
-        positive = value >= m * jnp.finfo(value.dtype).eps * value[0]
+        value, vector = jnp.linalg.eigh(self.kernel(f.x, f.x))
+        value, vector = value[::-1][: self.features], vector[:, ::-1][:, : self.features]
+        positive = value >= self.budget * jnp.finfo(value.dtype).eps * value[0]
         root = jnp.sqrt(jnp.where(positive, value, 1))
         w = jnp.where(positive, root * dot(f.coef, vector), 0)
         return jnp.where(positive[None, :], vector / root[None, :], 0), w, w
 
-    def add(f, shrink, coef, batch):
-        return sequentially(add_row, flush, f, coef, batch)
+    def coef(self, f: NystromState) -> Array:
+        return jnp.where(f.size < self.budget, f.coef, dot(f.map, f.mean))
 
-    def points(f):
-        return centre(flush(f).x, -f.shift), jnp.where(f.size < m, f.coef, dot(f.map, f.mean))
-
-    return point_space(kernel, zero, evaluate, add, points, lambda f: f.size, m)
+    def support(self, f: NystromState) -> Array:
+        return f.size
 
 
-@solver
-def nogd(eta: float, kernel: Kernel, *, budget: int, features: int) -> Solver:
+@node
+class nogd(DescentSolver):
     """Minimise the hinge by online gradient descent, on points and then on Nystrom features.
 
     The step is constant. The features are those of `budget` points.
@@ -171,7 +161,13 @@ def nogd(eta: float, kernel: Kernel, *, budget: int, features: int) -> Solver:
     Reference: J. Lu, S. Hoi, J. Wang, P. Zhao, Z. Liu, Large scale online kernel learning, JMLR 17,
         2016, algorithm 2.
     """
-    check_positive(eta=eta)
-    return online(
-        lambda data: (), ogd_rule(eta), _switching(kernel, budget, features), sampler=epochs(1)
-    )
+
+    eta: float = positive()
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+    features: int
+
+    @property
+    def space(self) -> Space:
+        return _switching(self.kernel, self.budget, self.features)

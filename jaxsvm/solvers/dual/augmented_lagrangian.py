@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import functools
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..._node import cast, node, positive, register
 from ...engines.dual_qp import stop_gradients
 from ...engines.line_search import slope_step
-from ...engines.linear_dual import attach_derivatives, check_arguments, check_columns, clip_rounds
+from ...engines.linear_dual import (
+    LinearDualSolver,
+    attach_derivatives,
+    check_columns,
+    clip_rounds,
+    info_of,
+    parameters_of,
+)
 from ...losses import hinge
 from ...models import Linear
 from ...numerics import (
@@ -27,9 +36,7 @@ from ...numerics import (
     pairwise_sum,
     sparsely_weighted_gram,
 )
-from ...recipe import as_static, cast, register, solver, unwrap_static
-from ...samplers import whole
-from ...types import Array, Batch, Hooks, Info, Loss, Quadratic, Scalar, Solver, SparseRows
+from ...types import Array, Batch, Info, Loss, Quadratic, SparseRows
 
 GROWTH = 3.0  # of the penalty, from one augmented Lagrangian to the next
 # penalties of targets of mean size 1; with larger ones than needed float32 ends above 1e-6
@@ -167,15 +174,8 @@ class Rows(NamedTuple):
         return state._replace(v=state.v + t * direction, is_new=jnp.zeros((), bool))
 
 
-@solver
-def augmented_lagrangian(
-    C: float,
-    *,
-    loss: Loss = hinge,
-    bias: str = "feature",
-    tol: float | None = None,
-    rounds: float = 100.0,
-) -> Solver:
+@node
+class augmented_lagrangian(LinearDualSolver):
     """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by augmented Lagrangians.
 
     With multipliers m_i and a penalty s, each minimises
@@ -235,59 +235,58 @@ def augmented_lagrangian(
         applications of the proximal point algorithm in convex programming, Mathematics of
         Operations Research 1, 1976.
     """
-    tol = 1e-6 if tol is None else tol
-    check_arguments(C, loss, bias, tol, rounds, ("feature", "none"))
-    constant = bias == "feature"
 
-    def init(key, data):
+    C: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["feature", "none"] = "feature"
+    tol: float | None = positive(default=None)
+    rounds: float = 100.0
+
+    usual_tol = 1e-6
+
+    def layout(self, data: Batch) -> Batch:
+        return packed_by_reference(data)
+
+    def init(self, key: Array, data: Batch) -> AugmentedLagrangianState:
         columns = data.x.shape[-1]
         check_columns("augmented_lagrangian", columns, "dual_descent")
         dtype = accum_dtype(data.x)
-        y, weight, static_loss = cast((data.y, data.weight, as_static(loss)), dtype)
-        y, weight = jnp.asarray(y), jnp.asarray(weight)
-        low, high, *_ = unwrap_static(static_loss).quadratic(y, jnp.ones_like(y))
+        y, weight, loss = jax.tree.map(jnp.asarray, cast((data.y, data.weight, self.loss), dtype))
+        low, high, *_ = loss.quadratic(y, jnp.ones_like(y))
         is_bounded = jnp.isfinite(low) & jnp.isfinite(high)
         middle = jnp.where(is_bounded, (low + high) / 2, 0)
-        v = jnp.zeros(columns + constant, dtype)
+        v = jnp.zeros(columns + (self.bias == "feature"), dtype)
         penalty = _first_penalty(y, weight)
         infinite, zero = jnp.full((), jnp.inf, dtype), jnp.zeros((), jnp.int32)
         best = v, jnp.zeros_like(y), infinite, infinite, zero
         is_new = jnp.ones((), bool)
         state = AugmentedLagrangianState(v, middle, penalty, is_new, infinite, *best, weight, zero)
-        return stop_gradients(state)
+        return jax.tree.map(jnp.array, stop_gradients(state))  # each array its own
 
-    def update(state, batch):
+    def update(
+        self, state: AugmentedLagrangianState, batch: Batch
+    ) -> tuple[AugmentedLagrangianState, Info]:
         dtype = state.v.dtype
         x = batch.x.toarray() if isinstance(batch.x, SparseRows) else batch.x
-        numbers = cast((C, tol, rounds, as_static(loss)), dtype)
-        numbers, state, x, y = stop_gradients((numbers, state, x, batch.y.astype(dtype)))
-        steps, new = map_on_cpu(_minimise(constant))(numbers, state, x, y)
+        given = stop_gradients((self.numbers(dtype), state, x, batch.y.astype(dtype)))
+        minimise = map_on_cpu(functools.partial(_minimise, self.bias == "feature"))
+        steps, new = minimise(*given)
         new = new._replace(steps=state.steps + steps)
-        info = Info(
-            loss=new.loss,
-            residual=new.residual,
-            progress=jnp.zeros(1, dtype),
-            index=jnp.full(1, -1, jnp.int32),
-            support=count((new.coef != 0) & (new.weight > 0)),
-            evals=steps.astype(y.dtype) * y.shape[0],
-        )
-        return new, info
+        support = count((new.coef != 0) & (new.weight > 0))
+        evals = steps.astype(dtype) * batch.y.shape[0]
+        return new, info_of(new.loss, new.residual, support, evals)
 
-    def model(state, data=None):
-        v = state.best
+    def model(self, state: AugmentedLagrangianState, data: Batch | None = None) -> Linear:
+        v, dtype = state.best, state.v.dtype
         if data is not None:
-            v = _with_derivatives(bias, loss, C, state, data)
-        return Linear(v[:-1], v[-1], bias) if constant else Linear(v, jnp.zeros((), v.dtype))
-
-    return Solver(
-        init,
-        update,
-        model,
-        whole(),
-        True,
-        targets="labels" if loss.labels else "real",
-        hooks=Hooks(tol=tol, layout=packed_by_reference),
-    )
+            x, y, weight, C, loss = parameters_of(self.C, self.loss, data, dtype)
+            v, coef = stop_gradients((v, C * weight * state.coef))
+            parameters = x.astype(dtype), y, weight, C, loss
+            v = attach_derivatives(self.bias, v, coef, parameters)
+        if self.bias == "none":
+            return Linear(v, jnp.zeros((), v.dtype))
+        return Linear(v[:-1], v[-1], self.bias)
 
 
 def _first_penalty(y: Array, weight: Array) -> Array:
@@ -296,55 +295,50 @@ def _first_penalty(y: Array, weight: Array) -> Array:
     return 1 / jnp.where(size > 0, size, 1)
 
 
-def _minimise(constant: bool) -> Callable:
-    """The function (numbers, state, x, y) -> number of steps, state of one update."""
+def _minimise(
+    constant: bool, numbers: tuple, state: AugmentedLagrangianState, x: Array, y: Array
+) -> tuple[Array, AugmentedLagrangianState]:
+    """The number of steps of one update, and the state after it."""
+    C, tol, rounds, loss = numbers
+    x = jnp.where((state.weight > 0)[:, None], x, 0)
+    share = C * state.weight
+    bounds = loss.quadratic(y, jnp.ones_like(y))
+    unit = _first_penalty(y, state.weight)
+    rows = Rows(x, y, share, pairwise_sum(share), unit, bounds, loss, constant)
+    limit = clip_rounds(rounds)
 
-    def run(numbers, state, x, y):
-        C, tol, rounds, static_loss = numbers
-        loss = unwrap_static(static_loss)
-        x = jnp.where((state.weight > 0)[:, None], x, 0)
-        share = C * state.weight
-        bounds = loss.quadratic(y, jnp.ones_like(y))
-        unit = _first_penalty(y, state.weight)
-        rows = Rows(x, y, share, pairwise_sum(share), unit, bounds, loss, constant)
-        limit = clip_rounds(rounds)
+    def is_unsolved(state):
+        # with a small C the gap of 0 is a small share of P, but 0 tells no rows apart
+        is_open = (state.residual > tol) | jnp.all(state.best == 0)
+        return is_open & (state.idle_steps < PATIENCE)
 
-        def is_unsolved(state):
-            # with a small C the gap of 0 is a small share of P, but 0 tells no rows apart
-            is_open = (state.residual > tol) | jnp.all(state.best == 0)
-            return is_open & (state.idle_steps < PATIENCE)
-
-        def step(carry):
-            k, state = carry
-            scores = affine(rows.x, state.v, constant)
-            point = rows.at(state, scores)
-            state = _keep_best(state, point)
-            is_slow = point.residual > SLOW * state.previous
-            most = rows.unit * jnp.where(is_slow, MOST_PENALTY, USUAL_PENALTY)
-            grown = jnp.minimum(GROWTH * state.penalty, most)
-            changed = state._replace(
-                multiplier=point.coef,
-                penalty=jnp.maximum(state.penalty, grown),
-                is_new=jnp.ones((), bool),
-                previous=point.residual,
-            )
-            is_step = is_unsolved(state) & ~point.is_minimum
-            new = lax.cond(
-                is_step,
-                lambda: rows.newton_step(state, scores, point),
-                lambda: jax.tree.map(
-                    lambda a, b: jnp.where(point.is_minimum, a, b), changed, state
-                ),
-            )
-            return k + 1, new
-
-        return lax.while_loop(
-            lambda carry: (carry[0] < limit) & is_unsolved(carry[1]),
-            step,
-            (jnp.zeros((), jnp.int32), rows.begin(state, tol)),
+    def step(carry):
+        k, state = carry
+        scores = affine(rows.x, state.v, constant)
+        point = rows.at(state, scores)
+        state = _keep_best(state, point)
+        is_slow = point.residual > SLOW * state.previous
+        most = rows.unit * jnp.where(is_slow, MOST_PENALTY, USUAL_PENALTY)
+        grown = jnp.minimum(GROWTH * state.penalty, most)
+        changed = state._replace(
+            multiplier=point.coef,
+            penalty=jnp.maximum(state.penalty, grown),
+            is_new=jnp.ones((), bool),
+            previous=point.residual,
         )
+        is_step = is_unsolved(state) & ~point.is_minimum
+        new = lax.cond(
+            is_step,
+            lambda: rows.newton_step(state, scores, point),
+            lambda: jax.tree.map(lambda a, b: jnp.where(point.is_minimum, a, b), changed, state),
+        )
+        return k + 1, new
 
-    return run
+    return lax.while_loop(
+        lambda carry: (carry[0] < limit) & is_unsolved(carry[1]),
+        step,
+        (jnp.zeros((), jnp.int32), rows.begin(state, tol)),
+    )
 
 
 def _keep_best(state: AugmentedLagrangianState, point: Point) -> AugmentedLagrangianState:
@@ -360,15 +354,3 @@ def _keep_best(state: AugmentedLagrangianState, point: Point) -> AugmentedLagran
         residual=keep(point.residual, state.residual),
         idle_steps=idle_steps.astype(jnp.int32),
     )
-
-
-def _with_derivatives(
-    bias: str, loss: Loss, C: Scalar, state: AugmentedLagrangianState, data: Batch
-) -> Array:
-    """The weights (p,) with the derivatives of the exact solution."""
-    dtype = state.v.dtype
-    x = data.x.toarray() if isinstance(data.x, SparseRows) else data.x
-    numbers = cast((C, as_static(loss), data.y, data.weight), dtype)
-    C, static_loss, y, weight = jax.tree.map(jnp.asarray, numbers)
-    v, coef = stop_gradients((state.best, C * weight * state.coef))
-    return attach_derivatives(bias, v, coef, (x.astype(dtype), y, weight, C, static_loss))

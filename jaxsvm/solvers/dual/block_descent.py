@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
+from ..._node import cast, node, positive, register
 from ...engines.coordinate_descent import descend
 from ...engines.linear_dual import Start, check_arguments, clip_rounds, clipped, problem_of
 from ...implicit import without_derivatives
 from ...losses import hinge
 from ...models import Linear
 from ...numerics import accum_dtype, count, dot, gather, map_sharing
-from ...recipe import as_static, cast, register, solver, unwrap_static
 from ...samplers import epochs
-from ...types import Array, Info, Loss, Solver
+from ...types import Array, Batch, Info, Loss, Solver
 
 ROWS = 4096  # of a block
 
@@ -42,10 +44,8 @@ class BlockState(NamedTuple):
         return "block_descent"
 
 
-@solver
-def block_descent(
-    C: float, *, loss: Loss = hinge, bias: str = "feature", rounds: float = 4.0
-) -> Solver:
+@node
+class block_descent(Solver):
     """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by its dual, block by block.
 
     A step takes the drawn rows B and moves their dual coefficients, the others fixed:
@@ -91,13 +91,26 @@ def block_descent(
     Reference: H.-F. Yu, C.-J. Hsieh, K.-W. Chang, C.-J. Lin, Large linear classification when data
         cannot fit in memory, KDD 2010, algorithm 1 (the framework) and the section on the dual.
     """
-    check_arguments(C, loss, bias, 1.0, rounds, ("feature", "none"))
-    solve = _make_solver(bias == "feature")
 
-    def init(key, data):
+    C: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["feature", "none"] = "feature"
+    rounds: float = 4.0
+
+    sampler = epochs(ROWS)
+
+    def check(self) -> None:
+        check_arguments(self.loss, self.rounds)
+
+    @property
+    def targets(self) -> str:
+        return "labels" if self.loss.labels else "real"
+
+    def init(self, key: Array, data: Batch) -> BlockState:
         weight = data.weight.astype(accum_dtype(data.x))
         zero, no_rows = jnp.zeros((), weight.dtype), jnp.zeros((), jnp.int32)
-        return BlockState(
+        state = BlockState(
             coef=jnp.zeros_like(weight),
             w=jnp.zeros(data.x.shape[-1], weight.dtype),
             b=zero,
@@ -109,10 +122,12 @@ def block_descent(
             loss=zero,
             residual=zero + jnp.inf,
         )
+        return jax.tree.map(jnp.array, state)  # each array its own
 
-    def update(state, batch):
-        given = cast((C, rounds, as_static(loss)), state.w.dtype), state, batch
+    def update(self, state: BlockState, batch: Batch) -> tuple[BlockState, Info]:
+        given = cast((self.C, self.rounds, self.loss), state.w.dtype), state, batch
         numbers, state, batch = without_derivatives("block_descent", given)
+        solve = _make_solver(self.bias == "feature")
         n, index = state.coef.shape[0], jnp.maximum(batch.index, 0)
         is_repeated = _repeated(batch.index)
         live = (batch.weight > 0) & ~is_repeated
@@ -141,7 +156,7 @@ def block_descent(
         )
         share = batch.weight / jnp.maximum(jnp.sum((batch.weight > 0).astype(coef.dtype)), 1)
         info = Info(
-            loss=jnp.sum(share * unwrap_static(numbers[2]).value(end.score, y)),
+            loss=jnp.sum(share * numbers[2].value(end.score, y)),
             residual=new.residual,
             progress=jnp.where(live, end.gain, 0),
             index=jnp.where(is_repeated, -1, batch.index),
@@ -150,11 +165,8 @@ def block_descent(
         )
         return new, info
 
-    def model(state, data=None):
-        return Linear(state.w, state.b, bias)
-
-    targets = "labels" if loss.labels else "real"
-    return Solver(init, update, model, epochs(ROWS), targets=targets)
+    def model(self, state: BlockState, data: Batch | None = None) -> Linear:
+        return Linear(state.w, state.b, self.bias)
 
 
 class Solved(NamedTuple):
@@ -175,8 +187,8 @@ def _make_solver(constant: bool) -> Callable:
     """The function (C, rounds, loss), (x, y, weight, live, start) -> `Solved` of one block."""
 
     def solve(numbers, block):
-        (C, rounds, static_loss), (x, y, weight, live, start) = numbers, block
-        problem = problem_of(x, y, C * weight, unwrap_static(static_loss), constant, start)
+        (C, rounds, loss), (x, y, weight, live, start) = numbers, block
+        problem = problem_of(x, y, C * weight, loss, constant, start)
         before = clipped(start.coef, problem)
         score = dot(x, start.w) + start.b
         losses, terms = problem.terms(before, score)

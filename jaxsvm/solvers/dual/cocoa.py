@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from ... import spaces
+from ..._node import node, positive, register
 from ...checks import integer
 from ...engines.coordinate_ascent import CoordinateState, coordinate
 from ...losses import hinge
 from ...numerics import on_one_device, split_rows
-from ...recipe import check_positive, fields_of, register, solver
 from ...samplers import EpochsState, epochs, whole
-from ...types import Array, Batch, Info, Loss, Scalar, Solver, Space, State, take
+from ...spaces.wrapper import SpaceWrapper
+from ...types import Array, Batch, Info, Loss, Model, Solver, Space, State, take
 
 
 @register("CocoaState")
@@ -28,20 +30,25 @@ class CocoaState(NamedTuple):
     rounds: Array  # ()  int32
 
 
-def stretch(space: Space, factor: Scalar) -> Space:
+@node
+class _stretched(SpaceWrapper):
     """The space with its kernel times `factor`."""
-    space = fields_of(space)
-    return space._replace(
-        sqnorm=lambda x: factor * space.sqnorm(x),
-        gram=lambda batch: factor * space.gram(batch),
-        add=lambda f, shrink, coef, batch: space.add(f, shrink, factor * coef, batch),
-    )
+
+    inner: Space
+    factor: int
+
+    def sqnorm(self, x: Array) -> Array:
+        return self.factor * self.inner.sqnorm(x)
+
+    def gram(self, batch: Batch) -> Array:
+        return self.factor * self.inner.gram(batch)
+
+    def add(self, f: State, shrink: Array, coef: Array, batch: Batch) -> State:
+        return self.inner.add(f, shrink, self.factor * coef, batch)
 
 
-@solver
-def cocoa(
-    C: float, *, blocks: int, loss: Loss = hinge, bias: str = "none", visit: int = 16
-) -> Solver:
+@node
+class cocoa(Solver):
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i>, y_i) on blocks of rows.
 
     A round is a pass of coordinate ascent over each of K = `blocks` blocks, all at once from the
@@ -86,33 +93,57 @@ def cocoa(
         distributed primal-dual optimization, ICML 2015, algorithm 1; C.-J. Hsieh et al., A dual
         coordinate descent method for large-scale linear SVM, ICML 2008 (the local solver).
     """
-    check_positive(C=C)
-    integer("blocks", blocks, 1)
-    integer("visit", visit, 1)
-    ascent = coordinate(loss, C, stretch(spaces.space_for(None, bias), blocks))
-    visits = epochs(visit)
 
-    def cut(data: Batch) -> Batch:
+    C: float = positive()
+    _: KW_ONLY
+    blocks: int
+    loss: Loss = hinge
+    bias: Literal["none", "feature"] = "none"
+    visit: int = 16
+
+    sampler = whole()
+    needs_all_rows = True
+
+    def check(self) -> None:
+        integer("blocks", self.blocks, 1)
+        integer("visit", self.visit, 1)
+        _ = self.ascent  # which refuses a loss without a dual step
+
+    @property
+    def ascent(self) -> coordinate:
+        """The method of a block."""
+        space = _stretched(spaces.space_for(None, self.bias), self.blocks)
+        return coordinate(self.loss, self.C, space)
+
+    @property
+    def targets(self) -> str:
+        return self.ascent.targets
+
+    def cut(self, data: Batch) -> Batch:
         """Blocks of m rows, (K, m, ...); those beyond the last row have weight 0."""
-        n = data.y.shape[0]
-        m = -(-n // blocks)
+        n, K = data.y.shape[0], self.blocks
+        m = -(-n // K)
         data = data._replace(index=jnp.arange(n, dtype=jnp.int32))
-        pad = lambda a: jnp.pad(a, ((0, m * blocks - n),) + ((0, 0),) * (a.ndim - 1))
-        return jax.tree.map(lambda a: split_rows(a if m * blocks == n else pad(a), blocks), data)
+        pad = lambda a: jnp.pad(a, ((0, m * K - n),) + ((0, 0),) * (a.ndim - 1))
+        return jax.tree.map(lambda a: split_rows(a if m * K == n else pad(a), K), data)
 
-    def init(key, data):
-        keys = jax.vmap(lambda j: jax.random.fold_in(key, j))(jnp.arange(blocks, dtype=jnp.int32))
+    def init(self, key: Array, data: Batch) -> CocoaState:
+        ascent, visits = self.ascent, epochs(self.visit)
+        blocks = jnp.arange(self.blocks, dtype=jnp.int32)
+        keys = jax.vmap(lambda j: jax.random.fold_in(key, j))(blocks)
         start = on_one_device(lambda key, data: (ascent.init(key, data), visits.init(key, data)))
-        local, order = jax.vmap(start)(keys, cut(data))
+        local, order = jax.vmap(start)(keys, self.cut(data))
         f = jax.tree.map(lambda a: a[0], local.f)  # zeros
         return CocoaState(f, local._replace(f=()), order, jnp.zeros((), jnp.int32))
 
-    def make_pass(f, rounds, local, order, data):
+    def make_pass(
+        self, f: State, rounds: Array, local: CoordinateState, order: EpochsState, data: Batch
+    ) -> tuple[CoordinateState, tuple[Array, ...]]:
         """The coordinate ascent of one block after a pass from f, and what it has measured."""
-        m = data.y.shape[0]
+        m, visit, ascent = data.y.shape[0], self.visit, self.ascent
         steps = -(-m // visit)
         needed = jnp.maximum(-(-order.count // visit), 1)
-        index = visits.draw(order, rounds * needed, steps)
+        index = epochs(visit).draw(order, rounds * needed, steps)
         index = jnp.where(jnp.arange(steps, dtype=jnp.int32)[:, None] < needed, index, -1)
         update = lambda state, index: ascent.update(state, take(data, index))
         local, info = lax.scan(update, local._replace(f=f), index)
@@ -121,12 +152,12 @@ def cocoa(
         live = jnp.sum((index >= 0).astype(progress.dtype), axis=1)
         return local, (jnp.sum(info.loss * live), jnp.sum(live), progress, jnp.sum(info.evals))
 
-    def update(state, batch):
-        one_block = on_one_device(lambda *own: make_pass(state.f, state.rounds, *own))
-        local, measured = jax.vmap(one_block)(state.local, state.order, cut(batch))
+    def update(self, state: CocoaState, batch: Batch) -> tuple[CocoaState, Info]:
+        one_block = on_one_device(lambda *own: self.make_pass(state.f, state.rounds, *own))
+        local, measured = jax.vmap(one_block)(state.local, state.order, self.cut(batch))
         loss_sum, live, progress, evals = measured
         f = jax.tree.map(
-            lambda f, f_j: f + jnp.sum(f_j - f[None], axis=0) / blocks, state.f, local.f
+            lambda f, f_j: f + jnp.sum(f_j - f[None], axis=0) / self.blocks, state.f, local.f
         )
         info = Info(
             loss=jnp.sum(loss_sum) / jnp.maximum(jnp.sum(live), 1),
@@ -138,7 +169,5 @@ def cocoa(
         )
         return CocoaState(f, local._replace(f=()), state.order, state.rounds + 1), info
 
-    def model(state, data=None):
-        return ascent.model(state.local._replace(f=state.f), None)
-
-    return Solver(init, update, model, whole(), True, targets=ascent.targets)
+    def model(self, state: CocoaState, data: Batch | None = None) -> Model:
+        return self.ascent.model(state.local._replace(f=state.f))

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from ..._node import cast, node, positive, register
 from ...checks import check_whole, integer
 from ...engines.coordinate_descent import Search, descend, row_at
 from ...engines.dual_qp import stop_gradients
-from ...engines.linear_dual import MOST_ROUNDS, attach_derivatives, clip_rounds
+from ...engines.linear_dual import (
+    MOST_ROUNDS,
+    attach_derivatives,
+    clip_rounds,
+    info_of,
+    parameters_of,
+)
 from ...losses import crammer_singer as hinge_of_classes
 from ...models import Linear, OneVsRest
 from ...numerics import (
@@ -23,9 +31,8 @@ from ...numerics import (
     pairwise_sum,
     sqnorms,
 )
-from ...recipe import cast, check_choice, check_positive, register, solver
 from ...samplers import whole
-from ...types import Array, Hooks, Info, Solver
+from ...types import Array, Batch, Info, Solver
 
 TOL = 1e-4  # default relative duality gap
 
@@ -96,15 +103,8 @@ class Problem(NamedTuple):
         return w, b, loss, pairwise_sum(terms) / jnp.where(primal > 0, primal, 1)
 
 
-@solver
-def crammer_singer(
-    C: float,
-    *,
-    classes: int,
-    bias: str = "feature",
-    tol: float | None = None,
-    rounds: float = 1000.0,
-) -> Solver:
+@node
+class crammer_singer(Solver):
     """Minimise the objective of all k classes at once, by the rows of its dual.
 
         1/2 sum_m (|w_m|^2 + b_m^2) + C sum_i weight_i max_m (f_m(x_i) + [m != y_i] - f_{y_i}(x_i))
@@ -153,52 +153,62 @@ def crammer_singer(
         On the algorithmic implementation of multiclass kernel-based vector machines, JMLR 2, 2001,
         section 6.
     """
-    tol = TOL if tol is None else tol
-    check_positive(C=C, tol=tol)
-    check_choice("bias", bias, ("feature", "none"))
-    integer("classes", classes, 2)
-    check_whole("rounds", rounds, most=MOST_ROUNDS)
-    constant = bias == "feature"
-    descend = map_on_cpu(functools.partial(_descend, constant))
 
-    def init(key, data):
-        dtype = accum_dtype(data.x)
-        weight = data.weight.astype(dtype)
-        coef = jnp.zeros((weight.shape[0], classes), dtype)
-        w, b = jnp.zeros((classes, data.x.shape[-1]), dtype), jnp.zeros(classes, dtype)
+    C: float = positive()
+    _: KW_ONLY
+    classes: int
+    bias: Literal["feature", "none"] = "feature"
+    tol: float | None = positive(default=None)
+    rounds: float = 1000.0
+
+    needs_all_rows = True
+    sampler = whole()
+
+    def check(self) -> None:
+        integer("classes", self.classes, 2)
+        check_whole("rounds", self.rounds, most=MOST_ROUNDS)
+
+    @property
+    def targets(self) -> int:
+        return self.classes
+
+    @property
+    def iterates_to(self) -> Any:
+        return TOL if self.tol is None else self.tol
+
+    def layout(self, data: Batch) -> Batch:
+        return packed_by_reference(data)
+
+    def init(self, key: Array, data: Batch) -> CrammerSingerState:
+        dtype, k = accum_dtype(data.x), self.classes
+        weight = jnp.array(data.weight, dtype)
+        coef = jnp.zeros((weight.shape[0], k), dtype)
+        w, b = jnp.zeros((k, data.x.shape[-1]), dtype), jnp.zeros(k, dtype)
         infinite, steps = jnp.full((), jnp.inf, dtype), jnp.zeros((), jnp.int32)
         return CrammerSingerState(coef, w, b, weight, infinite, steps)
 
-    def update(state, batch):
-        numbers = cast((C, tol, rounds), state.w.dtype)
+    def update(self, state: CrammerSingerState, batch: Batch) -> tuple[CrammerSingerState, Info]:
+        numbers = cast((self.C, self.iterates_to, self.rounds), state.w.dtype)
         arrays = stop_gradients((numbers, state, batch.x, batch.y.astype(jnp.int32)))
-        end = descend(*arrays)
+        end = map_on_cpu(functools.partial(_descend, self.bias == "feature"))(*arrays)
         steps = state.steps + end.passes
         new = CrammerSingerState(end.coef, end.w.T, end.b, state.weight, end.residual, steps)
         total = numbers[0] * jnp.maximum(jnp.sum(state.weight), jnp.finfo(new.w.dtype).tiny)
-        info = Info(
-            loss=end.loss / total,
-            residual=new.residual,
-            progress=jnp.zeros(1, new.w.dtype),
-            index=jnp.full(1, -1, jnp.int32),
-            support=count(jnp.any(new.coef != 0, axis=1)),
-            evals=end.visits * state.coef.shape[0],
-        )
-        return new, info
+        support, evals = count(jnp.any(new.coef != 0, axis=1)), end.visits * state.coef.shape[0]
+        return new, info_of(end.loss / total, new.residual, support, evals)
 
-    def model(state, data=None):
+    def model(self, state: CrammerSingerState, data: Batch | None = None) -> OneVsRest:
         w, b = state.w, state.b
         if data is not None:
-            numbers = cast((C, data.y, data.weight), w.dtype)
-            cast_C, y, weight = jax.tree.map(jnp.asarray, numbers)
             w, b, coef = stop_gradients((w, b, state.coef))
+            constant, parameters = (
+                self.bias == "feature",
+                parameters_of(self.C, None, data, w.dtype),
+            )
             v = jnp.concatenate([w, b[:, None]], axis=1) if constant else w
-            v = attach_derivatives(bias, v, coef, (data.x, y, weight, cast_C, None))
+            v = attach_derivatives(self.bias, v, coef, parameters)
             w, b = (v[:, :-1], v[:, -1]) if constant else (v, b)
-        return OneVsRest(Linear(w, b, bias), (True, True))
-
-    hooks = Hooks(tol=tol, layout=packed_by_reference)
-    return Solver(init, update, model, whole(), True, targets=classes, hooks=hooks)
+        return OneVsRest(Linear(w, b, self.bias), (True, True))
 
 
 def _descend(constant: bool, numbers: tuple, state: CrammerSingerState, x: Any, y: Array) -> Search:

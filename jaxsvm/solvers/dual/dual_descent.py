@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from ..._node import node, positive, register
 from ...engines.coordinate_descent import descend
 from ...engines.dual_qp import stop_gradients
 from ...engines.linear_dual import (
+    LinearDualSolver,
     attach_derivatives,
-    check_arguments,
     clip_rounds,
     clipped,
+    info_of,
+    parameters_of,
     problem_of,
 )
 from ...losses import hinge
@@ -26,11 +30,8 @@ from ...numerics import (
     map_sharing,
     packed_by_reference,
 )
-from ...recipe import as_static, cast, register, solver, unwrap_static
-from ...samplers import whole
-from ...types import Array, Hooks, Info, Loss, Solver, SparseRows
+from ...types import Array, Batch, Info, Loss, SparseRows
 
-TOL = 1e-4  # default relative duality gap
 LEAST_LANES, LANES = 4, 512  # problems that are solved at once under `vmap`
 MOST_WEIGHTS = 2**16  # of these problems on dense rows
 
@@ -61,15 +62,8 @@ class DualDescentState(NamedTuple):
         return "dual_descent"
 
 
-@solver
-def dual_descent(
-    C: float,
-    *,
-    loss: Loss = hinge,
-    bias: str = "feature",
-    tol: float | None = None,
-    rounds: float = 1000.0,
-) -> Solver:
+@node
+class dual_descent(LinearDualSolver):
     """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by its dual's coordinates.
 
     A pass visits the rows of a list, first all. A visit is, for the hinge, 0 <= alpha_i <=
@@ -130,55 +124,47 @@ def dual_descent(
         descent method for large-scale linear SVM, ICML 2008, algorithm 3; C.-H. Ho, C.-J. Lin,
         Large-scale linear support vector regression, JMLR 13, 2012, algorithm 4.
     """
-    tol = TOL if tol is None else tol
-    check_arguments(C, loss, bias, tol, rounds, ("feature", "none"))
-    constant = bias == "feature"
-    solve = make_solver(constant)
 
-    def init(key, data):
+    C: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["feature", "none"] = "feature"
+    tol: float | None = positive(default=None)
+    rounds: float = 1000.0
+
+    usual_tol = 1e-4
+
+    def layout(self, data: Batch) -> Batch:
+        return packed_by_reference(data)
+
+    def init(self, key: Array, data: Batch) -> DualDescentState:
         dtype = accum_dtype(data.x)
-        weight = data.weight.astype(dtype)
+        weight = jnp.array(data.weight, dtype)
         w, zero = jnp.zeros(data.x.shape[-1], dtype), jnp.zeros((), dtype)
         infinite, steps = jnp.full((), jnp.inf, dtype), jnp.zeros((), jnp.int32)
         return DualDescentState(jnp.zeros_like(weight), w, zero, weight, infinite, steps)
 
-    def update(state, batch):
+    def update(self, state: DualDescentState, batch: Batch) -> tuple[DualDescentState, Info]:
         dtype = state.w.dtype
-        numbers = cast((C, tol, rounds, as_static(loss)), dtype)
-        numbers, state, x, y = stop_gradients((numbers, state, batch.x, batch.y.astype(dtype)))
-        cast_C, cast_tol, most, cast_loss = numbers
-        most = clip_rounds(most)
-        new, total, visits = solve((cast_C, cast_tol, most, cast_loss, x), (state, y))
-        info = Info(
-            loss=total / (cast_C * jnp.maximum(jnp.sum(state.weight), jnp.finfo(dtype).tiny)),
-            residual=new.residual,
-            progress=jnp.zeros(1, dtype),
-            index=jnp.full(1, -1, jnp.int32),
-            support=count(new.coef != 0),
-            evals=visits,
-        )
-        return new, info
+        given = self.numbers(dtype), state, batch.x, batch.y.astype(dtype)
+        (C, tol, most, loss), state, x, y = stop_gradients(given)
+        solve = make_solver(self.bias == "feature")
+        new, total, visits = solve((C, tol, clip_rounds(most), loss, x), (state, y))
+        total /= C * jnp.maximum(jnp.sum(state.weight), jnp.finfo(dtype).tiny)
+        return new, info_of(total, new.residual, count(new.coef != 0), visits)
 
-    def model(state, data=None):
+    def model(self, state: DualDescentState, data: Batch | None = None) -> Linear:
         w, b = state.w, state.b
         if data is not None:
-            numbers = cast((C, as_static(loss), data.y, data.weight), w.dtype)
-            cast_C, static_loss, y, weight = jax.tree.map(jnp.asarray, numbers)
             w, b, coef = stop_gradients((w, b, state.coef))
+            constant, parameters = (
+                self.bias == "feature",
+                parameters_of(self.C, self.loss, data, w.dtype),
+            )
             v = jnp.append(w, b) if constant else w
-            v = attach_derivatives(bias, v, coef, (data.x, y, weight, cast_C, static_loss))
+            v = attach_derivatives(self.bias, v, coef, parameters)
             w, b = (v[:-1], v[-1]) if constant else (v, b)
-        return Linear(w, b, bias)
-
-    return Solver(
-        init,
-        update,
-        model,
-        whole(),
-        True,
-        targets="labels" if loss.labels else "real",
-        hooks=Hooks(tol=tol, layout=packed_by_reference),
-    )
+        return Linear(w, b, self.bias)
 
 
 @functools.cache
@@ -191,8 +177,8 @@ def make_solver(constant: bool) -> Callable:
 
     def solve(shared, own):
         state, y = own
-        C, tol, rounds, static_loss, x = shared
-        problem = problem_of(x, y, C * state.weight, unwrap_static(static_loss), constant)
+        C, tol, rounds, loss, x = shared
+        problem = problem_of(x, y, C * state.weight, loss, constant)
         end = descend(problem, clipped(state.coef, problem), tol, rounds)
         steps = state.steps + end.passes
         new = DualDescentState(end.coef, end.w, end.b, state.weight, end.residual, steps)
@@ -205,8 +191,7 @@ def make_solver(constant: bool) -> Callable:
         stack = lambda a, flag: a if flag else jnp.broadcast_to(a, (size, *a.shape))
         own = jax.tree.unflatten(tree, list(map(stack, leaves, is_batched[1])))
         state, y = own
-        C, tol, rounds, static_loss, x = shared
-        loss = unwrap_static(static_loss)
+        C, tol, rounds, loss, x = shared
         problem = problem_of(x, y.T, C * state.weight.T, loss, constant)
         end = descend(problem, clipped(state.coef.T, problem), tol, rounds)
         losses, gaps = end.loss
@@ -219,10 +204,10 @@ def make_solver(constant: bool) -> Callable:
 
 def _most_at_once(shared: tuple, own: tuple) -> int:
     """The number of problems that are solved at once; 0: none, as they differ in more, or few."""
-    C, tol, rounds, static_loss, x = shared
+    *numbers, x = shared
     state, y = own
     sizes = [a.shape[0] for a in (y, state.weight, state.coef) if a.ndim == 2]
-    same = not any(jnp.ndim(a) for a in jax.tree.leaves((C, tol, rounds, static_loss)))
+    same = not any(jnp.ndim(a) for a in jax.tree.leaves(numbers))
     # of a dense row a visit changes all weights
     small = isinstance(x, SparseRows) or x.shape[-1] * LANES <= MOST_WEIGHTS
     if not sizes or sizes[0] < LEAST_LANES or not same or not small or len(x.shape) > 2:

@@ -27,8 +27,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..._node import register
 from ...numerics import dot
-from ...recipe import register, unwrap_static
 from ...types import Array, Loss
 
 FLOOR = float(np.sqrt(np.finfo(np.float32).tiny))  # of t, u, z, v: no quotient overflows in float32
@@ -109,7 +109,7 @@ class Rows(NamedTuple):
 
 def variables(loss: Loss, y: Array) -> tuple[Array, Array, Array, Array]:
     """The sign, linear term, q and upper bound of each variable, (k, n) each."""
-    low, high, l1, l2 = loss.quadratic(y, jnp.ones_like(y))  # type: ignore[misc]  # checked
+    low, high, l1, l2 = loss.quadratic(y, jnp.ones_like(y))
     one = jnp.ones_like(y)
     sign = jnp.sign(y)[None] if loss.labels else jnp.stack([one, -one])
     upper = jnp.where(sign > 0, high[None], -low[None])
@@ -118,9 +118,8 @@ def variables(loss: Loss, y: Array) -> tuple[Array, Array, Array, Array]:
     return sign, linear, q, upper
 
 
-def make_rows(C: Array, loss: Any, bias: str, x: Array, y: Array, weight: Array) -> Rows:
+def make_rows(C: Array, loss: Loss, bias: str, x: Array, y: Array, weight: Array) -> Rows:
     """The rows in the layout that products read fastest: their columns, one after the other."""
-    loss = unwrap_static(loss)
     columns = jnp.where((weight > 0)[None], x.T, 0).astype(y.dtype)
     ridge = jnp.ones(columns.shape[0], y.dtype)
     if bias != "none":
@@ -299,7 +298,7 @@ def solve(
     C: Array,
     tol: Array,
     rounds: Array,
-    loss: Any,
+    loss: Loss,
     state: InteriorState,
     x: Array,
     y: Array,

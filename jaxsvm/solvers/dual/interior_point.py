@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import KW_ONLY
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..._node import cast, node, positive
 from ...engines.dual_qp import Dual, intercept, stop_gradients
-from ...engines.linear_dual import attach_derivatives, check_arguments, check_columns, clip_rounds
+from ...engines.linear_dual import (
+    LinearDualSolver,
+    attach_derivatives,
+    check_columns,
+    clip_rounds,
+    info_of,
+    parameters_of,
+)
 from ...implicit import at_bound
 from ...losses import hinge
 from ...models import Linear
 from ...numerics import accum_dtype, affine, count, in_double, is_traced
-from ...recipe import as_static, cast, solver, unwrap_static
-from ...samplers import whole
-from ...types import Array, Batch, Hooks, Info, Loss, Quadratic, Scalar, Solver, SparseRows
+from ...types import Array, Batch, Info, Loss, Quadratic, SparseRows
 from . import interior
 from .interior import InteriorState, Iterate
 
 
-@solver
-def interior_point(
-    C: float,
-    *,
-    loss: Loss = hinge,
-    bias: str = "feature",
-    tol: float | None = None,
-    rounds: float = 100.0,
-) -> Solver:
+@node
+class interior_point(LinearDualSolver):
     """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by an interior point method.
 
     It is for up to 1,000 columns, or features: `on_features(features.cholesky(...),
@@ -91,73 +92,68 @@ def interior_point(
         SIAM J. Optimization 2, 1992; M. Ferris, T. Munson, Interior-point methods for massive
         support vector machines, SIAM J. Optimization 13, 2002.
     """
-    tol = 1e-6 if tol is None else tol
-    check_arguments(C, loss, bias, tol, rounds, ("feature", "free", "none"))
-    solve = in_double(functools.partial(interior.solve, bias))
-    instead = "kernel_svm with kernels.linear()" if bias == "free" else "dual_descent"
 
-    def init(key, data):
-        columns = data.x.shape[-1]
+    C: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["feature", "free", "none"] = "feature"
+    tol: float | None = positive(default=None)
+    rounds: float = 100.0
+
+    usual_tol = 1e-6
+
+    def validate(self, data: Batch) -> None:
+        is_known = not is_traced(data.y, data.weight)
+        if self.bias != "free" or not self.loss.labels or not is_known:
+            return
+        # the dual of rows of one class has no point but 0
+        values = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0])
+        if values.size == 1 and values[0] in (-1, 1):
+            raise ValueError(
+                f"all rows have the label {values[0]:g}: a free bias needs rows of both classes; "
+                "take bias='feature' or bias='none'"
+            )
+
+    def init(self, key: Array, data: Batch) -> InteriorState:
+        columns, is_free = data.x.shape[-1], self.bias == "free"
+        instead = "kernel_svm with kernels.linear()" if is_free else "dual_descent"
         check_columns("interior_point", columns, instead)
         dtype = accum_dtype(data.x)
-        y, weight = cast((data.y, data.weight), dtype)
-        y, weight = jnp.asarray(y), jnp.asarray(weight)
-        start = interior.start(cast(loss, dtype), y, weight, columns + (bias != "none"))
+        y, weight, loss = jax.tree.map(jnp.asarray, cast((data.y, data.weight, self.loss), dtype))
+        start = interior.start(loss, y, weight, columns + (self.bias != "none"))
         infinite = jnp.full((), jnp.inf, dtype)
         zero = jnp.zeros((), jnp.int32)
         number = jnp.zeros((), dtype), infinite, infinite, zero
         state = InteriorState(start, start, jnp.zeros_like(y), *number, weight, zero)
-        return stop_gradients(state)
+        return jax.tree.map(jnp.array, stop_gradients(state))  # each array its own
 
-    def update(state, batch):
+    def update(self, state: InteriorState, batch: Batch) -> tuple[InteriorState, Info]:
         dtype = state.residual.dtype
         x = batch.x.toarray() if isinstance(batch.x, SparseRows) else batch.x
-        y = batch.y.astype(dtype)
-        numbers = cast((C, tol, rounds, as_static(loss)), dtype)
-        (cast_C, cast_tol, most, cast_loss), state, x, y = stop_gradients((numbers, state, x, y))
-        most = clip_rounds(most)
-        new, steps = solve(dtype, cast_C, cast_tol, most, cast_loss, state, x, y)
+        given = self.numbers(dtype), state, x, batch.y.astype(dtype)
+        (C, tol, most, loss), state, x, y = stop_gradients(given)
+        solve = in_double(functools.partial(interior.solve, self.bias))
+        new, steps = solve(dtype, C, tol, clip_rounds(most), loss, state, x, y)
         new = new._replace(steps=state.steps + steps)
-        snapped = _snapped(new.best, y, unwrap_static(cast_loss))
-        info = Info(
-            loss=new.loss,
-            residual=new.residual,
-            progress=jnp.zeros(1, dtype),
-            index=jnp.full(1, -1, jnp.int32),
-            support=count((snapped != 0) & (state.weight > 0)),
-            evals=steps.astype(y.dtype) * y.shape[0],
-        )
-        return new, info
+        support = count((_snapped(new.best, y, loss) != 0) & (state.weight > 0))
+        return new, info_of(new.loss, new.residual, support, steps.astype(dtype) * y.shape[0])
 
-    def model(state, data=None):
-        w = state.best.w
-        if data is not None:
-            w = _with_derivatives(bias, loss, C, state, data)
-        if bias == "none":
+    def model(self, state: InteriorState, data: Batch | None = None) -> Linear:
+        w = state.best.w if data is None else self._with_derivatives(state, data)
+        if self.bias == "none":
             return Linear(w, jnp.zeros((), w.dtype))
-        return Linear(w[:-1], w[-1], bias)
+        return Linear(w[:-1], w[-1], self.bias)
 
-    return Solver(
-        init,
-        update,
-        model,
-        whole(),
-        True,
-        targets="labels" if loss.labels else "real",
-        hooks=Hooks(tol=tol, validate=_check_classes if bias == "free" and loss.labels else None),
-    )
-
-
-def _check_classes(data: Batch) -> None:
-    """Raise for rows of one class only, whose dual has no point but 0 with a free bias."""
-    if is_traced(data.y, data.weight):
-        return
-    values = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0])
-    if values.size == 1 and values[0] in (-1, 1):
-        raise ValueError(
-            f"all rows have the label {values[0]:g}: a free bias needs rows of both classes; take "
-            "bias='feature' or bias='none'"
-        )
+    def _with_derivatives(self, state: InteriorState, data: Batch) -> Array:
+        """The weights (p,) with the derivatives of the exact solution."""
+        dtype = state.residual.dtype
+        x, y, weight, C, loss = parameters_of(self.C, self.loss, data, dtype)
+        x = x.toarray() if isinstance(x, SparseRows) else x
+        w, coef = stop_gradients((state.best.w, _snapped(state.best, y, loss)))
+        coef = lax.stop_gradient(C * weight) * coef
+        if self.bias == "free":
+            w = _with_midpoint(w, coef, x, y, loss.quadratic(y, C * weight))
+        return attach_derivatives(self.bias, w, coef, (x.astype(dtype), y, weight, C, loss))
 
 
 def _snapped(best: Iterate, y: Array, loss: Loss) -> Array:
@@ -169,19 +165,6 @@ def _snapped(best: Iterate, y: Array, loss: Loss) -> Array:
     t, u, z, v = best.dual
     snapped = jnp.where(t < z, 0, jnp.where(u < v, upper, t))
     return jnp.sum(sign * snapped, axis=0)
-
-
-def _with_derivatives(bias: str, loss: Loss, C: Scalar, state: InteriorState, data: Batch) -> Array:
-    """The weights (p,) with the derivatives of the exact solution."""
-    dtype = state.residual.dtype
-    x = data.x.toarray() if isinstance(data.x, SparseRows) else data.x
-    numbers = cast((C, as_static(loss), data.y, data.weight), dtype)
-    C, static_loss, y, weight = jax.tree.map(jnp.asarray, numbers)
-    w, coef = stop_gradients((state.best.w, _snapped(state.best, y, unwrap_static(static_loss))))
-    coef = lax.stop_gradient(C * weight) * coef
-    if bias == "free":
-        w = _with_midpoint(w, coef, x, y, unwrap_static(static_loss).quadratic(y, C * weight))
-    return attach_derivatives(bias, w, coef, (x.astype(dtype), y, weight, C, static_loss))
 
 
 def _with_midpoint(w: Array, coef: Array, x: Array, y: Array, bounds: Quadratic) -> Array:

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import KW_ONLY
+from typing import Any, Literal
 
 import jax.numpy as jnp
 
 from ... import spaces
-from ...engines.coordinate_ascent import coordinate
-from ...kernels import Kernel, as_kernel, rows_check
+from ..._node import node, positive
+from ...engines.coordinate_ascent import CoordinateSolver, dual_coef
+from ...kernels import Kernel, rows_check
 from ...losses import hinge
 from ...models import expansion
-from ...recipe import check_positive, solver
-from ...types import Array, Loss, Solver
+from ...types import Array, Batch, Loss, Model, Space
 
 
-@solver
-def sdca(
-    C: float,
-    kernel: Kernel | None = None,
-    *,
-    loss: Loss = hinge,
-    bias: str = "none",
-    start: Array | None = None,
-) -> Solver:
+@node
+class sdca(CoordinateSolver):
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)>, y_i) by coordinates.
 
     A step maximises it exactly along one row.
@@ -68,15 +63,26 @@ def sdca(
         Zhang, Stochastic dual coordinate ascent methods for regularized loss minimization, JMLR 14,
         2013.
     """
-    check_positive(C=C)
-    space = spaces.space_for(kernel, bias)
-    if kernel is None:
-        return coordinate(loss, C, space, start=start)
-    kernel = as_kernel(kernel)
 
-    def model(f, coef, data):
-        f_alpha = expansion(kernel, coef, data, bias)
-        return f_alpha if bias == "none" else dataclasses.replace(f_alpha, b=jnp.sum(coef))
+    C: float = positive()
+    kernel: Kernel | None = None
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["none", "feature"] = "none"
+    start: Array | None = None
 
-    ascent = coordinate(loss, C, space, start=start, model=model)
-    return ascent._replace(hooks=ascent.hooks._replace(validate=rows_check(kernel)))
+    @property
+    def space(self) -> Space:
+        return spaces.space_for(self.kernel, self.bias)
+
+    def model(self, state: Any, data: Batch | None = None) -> Model:
+        if self.kernel is None:
+            return self.space.model(state.f, data)
+        coef = dual_coef(state)
+        f = expansion(self.kernel, coef, data, self.bias)
+        return f if self.bias == "none" else dataclasses.replace(f, b=jnp.sum(coef))
+
+    def validate(self, data: Batch) -> None:
+        check = None if self.kernel is None else rows_check(self.kernel)
+        if check is not None:
+            check(data)

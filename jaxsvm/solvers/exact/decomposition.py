@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+from typing import Any, Literal
+
 import jax.numpy as jnp
 
+from ..._node import cast, node, positive
 from ...engines import blocks
 from ...engines.blocks import DecompositionState
-from ...engines.dual_qp import (
-    build_model,
-    init_state,
-    make_qp,
-    step_info,
-    stop_gradients,
-)
-from ...kernels import Kernel, rows_check
+from ...engines.dual_qp import QpSolver, build_model, init_state, step_info, stop_gradients
+from ...kernels import Kernel
 from ...losses import hinge
-from ...recipe import cast, check_choice, check_positive, solver
+from ...models import Expansion
 from ...samplers import whole
-from ...types import Array, Hooks, Loss, Solver
+from ...types import Array, Batch, Info, Loss
 
 
-@solver
-def decomposition(
-    C: float,
-    kernel: Kernel,
-    *,
-    loss: Loss = hinge,
-    bias: str = "free",
-    tol: float | None = None,
-    stop: str = "kkt",
-    working_set: int | None = None,
-    memory: int | None = None,
-    rounds: float = 2000.0,
-    start: Array | None = None,
-) -> Solver:
+@node
+class decomposition(QpSolver):
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i) by blocks.
 
     The solution is exact; one block of rows is solved at a time.
@@ -106,32 +92,41 @@ def decomposition(
         R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR
         6, 2005.
     """
-    qp = make_qp(C, kernel, loss, bias, start)
-    tol = 1e-3 if tol is None else tol
-    check_positive(tol=tol)
-    check_choice("stop", stop, ("kkt", "gap"))
-    blocks.check_options(working_set, memory, rounds)
-    solve = blocks.make_update(stop, bias, working_set, memory, rounds)
 
-    def init(key, data):
-        dual = init_state(qp, bias, data, start)
-        working = blocks.init_working_set(data, working_set)
+    C: float = positive()
+    kernel: Kernel
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["free", "none"] = "free"
+    tol: float | None = positive(default=None)
+    stop: Literal["kkt", "gap"] = "kkt"
+    working_set: int | None = None
+    memory: int | None = None
+    rounds: float = 2000.0
+    start: Array | None = None
+
+    sampler = whole()
+
+    def check_own(self) -> None:
+        blocks.check_options(self.working_set, self.memory, self.rounds)
+
+    @property
+    def iterates_to(self) -> Any:
+        return 1e-3 if self.tol is None else self.tol
+
+    def init(self, key: Array, data: Batch) -> DecompositionState:
+        dual = init_state(self.qp, self.bias, data, self.start)
+        working = blocks.init_working_set(data, self.working_set)
         return DecompositionState(dual, working, jnp.full((), jnp.inf, dual.coef.dtype))
 
-    def update(state, batch):
+    def update(self, state: DecompositionState, batch: Batch) -> tuple[DecompositionState, Info]:
         y = batch.y.astype(state.dual.coef.dtype)
         # Steps have no derivatives: the model has those of the exact solution, from `qp` itself.
-        cast_qp, cast_tol = stop_gradients(cast((qp, tol), y.dtype))
-        state, x, y = stop_gradients((state, cast_qp.kernel.layout(batch).x, y))
-        new, evals = solve(cast_qp, cast_tol, state, x, y)
-        return new, step_info(cast_qp, bias, (state.dual, new.dual), x, y, new.residual, evals)
+        qp, tol = stop_gradients(cast((self.qp, self.iterates_to), y.dtype))
+        state, x, y = stop_gradients((state, qp.kernel.layout(batch).x, y))
+        limits = self.working_set, self.memory, self.rounds
+        new, evals = blocks.update(qp, tol, state, x, y, self.stop, self.bias, limits)
+        return new, step_info(qp, self.bias, (state.dual, new.dual), x, y, new.residual, evals)
 
-    return Solver(
-        init,
-        update,
-        lambda state, data=None: build_model(qp, bias, state.dual, data),
-        whole(),
-        True,
-        targets="labels" if loss.labels else "real",
-        hooks=Hooks(tol=tol, validate=rows_check(qp.kernel), layout=qp.kernel.layout),
-    )
+    def model(self, state: DecompositionState, data: Batch | None = None) -> Expansion:
+        return build_model(self.qp, self.bias, state.dual, data)

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..._node import cast, node, positive
 from ...checks import integer
 from ...engines.blocks import check_memory
 from ...engines.dual_qp import (
+    QpSolver,
     build_model,
     centre,
     init_state,
-    make_qp,
     shift_grad,
     step_info,
     stop_gradients,
 )
-from ...kernels import Kernel, rows_check
+from ...kernels import Kernel
 from ...losses import hinge
+from ...models import Expansion
 from ...numerics import rounding_of_sums, top_k_index
-from ...recipe import cast, check_positive, solver
 from ...samplers import epochs
-from ...types import Array, Hooks, Loss, Solver
+from ...types import Array, Batch, Info, Loss
 from .online_smo import LasvmState, make_visits
 
 SEEDS = 5  # initial rows of each class, as in the authors' program; twice as many for real targets
@@ -32,18 +35,8 @@ SEEDS = 5  # initial rows of each class, as in the authors' program; twice as ma
 VISITS = 2**14
 
 
-@solver
-def lasvm(
-    C: float,
-    kernel: Kernel,
-    *,
-    loss: Loss = hinge,
-    bias: str = "free",
-    passes: int = 1,
-    tol: float | None = None,
-    memory: int | None = None,
-    start: Array | None = None,
-) -> Solver:
+@node
+class lasvm(QpSolver):
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i) online.
 
     The coefficients that may change are those of a set S of rows, which is built online.
@@ -113,59 +106,58 @@ def lasvm(
     Reference: A. Bordes, S. Ertekin, J. Weston, L. Bottou, Fast kernel classifiers with online and
         active learning, JMLR 6, 2005, section 3, https://www.jmlr.org/papers/v6/bordes05a.html.
     """
-    qp = make_qp(C, kernel, loss, bias, start)
-    integer("passes", passes, 1)
-    check_memory(memory)
-    if tol is not None:
-        check_positive(tol=tol)
-    visit_all = make_visits(bias, loss.labels, passes, memory)
 
-    def init(key, data):
-        dual = init_state(qp, bias, data, start)
+    C: float = positive()
+    kernel: Kernel
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["free", "none"] = "free"
+    passes: int = 1
+    tol: float | None = positive(default=None)
+    memory: int | None = None
+    start: Array | None = None
+
+    sampler = epochs(VISITS)
+
+    def check_own(self) -> None:
+        integer("passes", self.passes, 1)
+        check_memory(self.memory)
+
+    @property
+    def iterates_to(self) -> Any:
+        return math.nan if self.tol is None else self.tol
+
+    def init(self, key: Array, data: Batch) -> LasvmState:
+        dual = init_state(self.qp, self.bias, data, self.start)
         one, zero = jnp.ones((), jnp.int32), jnp.zeros((), jnp.int32)
-        in_set = initial_set(key, data.y, dual.weight > 0, loss.labels) | (dual.coef != 0)
+        in_set = initial_set(key, data.y, dual.weight > 0, self.loss.labels) | (dual.coef != 0)
         return LasvmState(dual, in_set, jnp.zeros(data.y.shape, jnp.int32), one, zero)
 
-    def update(state, batch):
+    def update(self, state: LasvmState, batch: Batch) -> tuple[LasvmState, Info]:
         y = batch.y.astype(state.dual.coef.dtype)
-        cast_qp = stop_gradients(cast(qp, y.dtype))
-        state, x, y = stop_gradients((state, cast_qp.kernel.layout(batch).x, y))
-        stop_at = jnp.asarray(-1.0 if tol is None else tol, y.dtype)
-        dual, shift = centre(cast_qp, state.dual, cast_qp.dual(state.dual, x, y), bias)
-        new, on_set, rows_computed = visit_all(
-            cast_qp, lax.stop_gradient(stop_at), state._replace(dual=dual), x, y, batch.index
-        )
+        qp = stop_gradients(cast(self.qp, y.dtype))
+        state, x, y = stop_gradients((state, qp.kernel.layout(batch).x, y))
+        stop_at = lax.stop_gradient(jnp.asarray(-1.0 if self.tol is None else self.tol, y.dtype))
+        dual, shift = centre(qp, state.dual, qp.dual(state.dual, x, y), self.bias)
+        visit_all = make_visits(self.bias, self.loss.labels, self.passes, self.memory)
+        begin = state._replace(dual=dual)
+        new, on_set, rows_computed = visit_all(qp, stop_at, begin, x, y, batch.index)
         new = new._replace(dual=shift_grad(new.dual, shift))
-        rounding = rounding_of_sums(new.dual.coef, cast_qp.kernel.diag(x))
-        residual = jnp.where(new.passes > passes, jnp.maximum(on_set, rounding), jnp.inf)
+        rounding = rounding_of_sums(new.dual.coef, qp.kernel.diag(x))
+        residual = jnp.where(new.passes > self.passes, jnp.maximum(on_set, rounding), jnp.inf)
         evals = rows_computed.astype(y.dtype) * y.shape[0]
-        return new, step_info(cast_qp, bias, (state.dual, new.dual), x, y, residual, evals)
+        return new, step_info(qp, self.bias, (state.dual, new.dual), x, y, residual, evals)
 
-    def model(state, data=None):
+    def model(self, state: LasvmState, data: Batch | None = None) -> Expansion:
         """The model of the problem on S: other rows have weight 0.
 
         With one class S is empty, and all rows count.
         """
         in_set = state.in_set | ~jnp.any(state.in_set)
-        weight_on_set = lambda weight: jnp.where(in_set, weight, jnp.zeros_like(weight))
-        data = None if data is None else data._replace(weight=weight_on_set(data.weight))
-        return build_model(
-            qp, bias, state.dual._replace(weight=weight_on_set(state.dual.weight)), data
-        )
-
-    return Solver(
-        init,
-        update,
-        model,
-        epochs(VISITS),
-        True,
-        targets="labels" if loss.labels else "real",
-        hooks=Hooks(
-            tol=math.nan if tol is None else tol,
-            validate=rows_check(qp.kernel),
-            layout=qp.kernel.layout,
-        ),
-    )
+        on_set = lambda weight: jnp.where(in_set, weight, jnp.zeros_like(weight))
+        data = None if data is None else data._replace(weight=on_set(data.weight))
+        dual = state.dual._replace(weight=on_set(state.dual.weight))
+        return build_model(self.qp, self.bias, dual, data)
 
 
 def initial_set(key: Array, y: Array, positive: Array, labels: bool) -> Array:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from ...engines.nu_qp import make_solver
+from dataclasses import KW_ONLY
+
+from ..._node import node, positive
+from ...engines.nu_qp import NuSolver
 from ...kernels import Kernel
-from ...recipe import solver
-from ...types import Array, Solver
+from ...types import Array
 
 
-@solver
-def nu_svc(
-    nu: float,
-    kernel: Kernel,
-    *,
-    tol: float | None = None,
-    working_set: int | None = None,
-    memory: int | None = None,
-    rounds: float = 2000.0,
-    start: Array | None = None,
-) -> Solver:
+@node
+class nu_svc(NuSolver):
     """Minimise 1/2 |w|^2 - nu W r + sum_i weight_i max(0, r - y_i (<w, phi(x_i)> + b)).
 
     W is the sum of the weights, and the margin r is a variable. The model is (w, b) / r, of margin
@@ -68,5 +61,16 @@ def nu_svc(
         theory and algorithms, Neural Computation 13, 2001; C.-C. Chang, C.-J. Lin, LIBSVM, ACM TIST
         2, 2011, section 4.2.
     """
-    options = {"working_set": working_set, "memory": memory, "rounds": rounds, "start": start}
-    return make_solver("nu_svc", nu, 1.0, kernel, tol, options)
+
+    nu: float
+    kernel: Kernel
+    _: KW_ONLY
+    tol: float | None = positive(default=None)
+    working_set: int | None = None
+    memory: int | None = None
+    rounds: float = 2000.0
+    start: Array | None = None
+
+    form = "nu_svc"
+    stop = "margin"
+    targets = "labels"

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from ...engines.nu_qp import make_solver
+from dataclasses import KW_ONLY
+
+from ..._node import node, positive
+from ...engines.nu_qp import NuSolver
 from ...kernels import Kernel
-from ...recipe import solver
-from ...types import Array, Solver
+from ...types import Array
 
 
-@solver
-def nu_svr(
-    nu: float,
-    C: float,
-    kernel: Kernel,
-    *,
-    tol: float | None = None,
-    working_set: int | None = None,
-    memory: int | None = None,
-    rounds: float = 2000.0,
-    start: Array | None = None,
-) -> Solver:
+@node
+class nu_svr(NuSolver):
     """Minimise 1/2 |w|^2 + C (nu W e + sum_i weight_i max(0, |y_i - <w, phi(x_i)> - b| - e)).
 
     W is the sum of the weights, and half the width e of the tube is a variable. It is the problem
@@ -65,5 +57,16 @@ def nu_svr(
         theory and algorithms, Neural Computation 14, 2002; C.-C. Chang, C.-J. Lin, LIBSVM, ACM TIST
         2, 2011, section 4.2.
     """
-    options = {"working_set": working_set, "memory": memory, "rounds": rounds, "start": start}
-    return make_solver("nu_svr", nu, C, kernel, tol, options)
+
+    nu: float
+    C: float = positive()
+    kernel: Kernel
+    _: KW_ONLY
+    tol: float | None = positive(default=None)
+    working_set: int | None = None
+    memory: int | None = None
+    rounds: float = 2000.0
+    start: Array | None = None
+
+    form = "nu_svr"
+    targets = "real"

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from ...engines.nu_qp import make_solver
+from dataclasses import KW_ONLY
+
+from ..._node import node, positive
+from ...engines.nu_qp import NuSolver
 from ...kernels import Kernel
-from ...recipe import solver
-from ...types import Array, Solver
+from ...types import Array
 
 
-@solver
-def one_class(
-    nu: float,
-    kernel: Kernel,
-    *,
-    tol: float | None = None,
-    working_set: int | None = None,
-    memory: int | None = None,
-    rounds: float = 2000.0,
-    start: Array | None = None,
-) -> Solver:
+@node
+class one_class(NuSolver):
     """Minimise 1/2 |w|^2 - nu W rho + sum_i weight_i max(0, rho - <w, phi(x_i)>).
 
     W is the sum of the weights, and the threshold rho is a variable. The model is f - rho with
@@ -68,5 +61,15 @@ def one_class(
         Support vector data description, Machine Learning 54, 2004; C.-C. Chang, C.-J. Lin, LIBSVM,
         ACM TIST 2, 2011.
     """
-    options = {"working_set": working_set, "memory": memory, "rounds": rounds, "start": start}
-    return make_solver("one_class", nu, 1.0, kernel, tol, options)
+
+    nu: float
+    kernel: Kernel
+    _: KW_ONLY
+    tol: float | None = positive(default=None)
+    working_set: int | None = None
+    memory: int | None = None
+    rounds: float = 2000.0
+    start: Array | None = None
+
+    form = "one_class"
+    stop = "offset"

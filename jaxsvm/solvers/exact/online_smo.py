@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..._node import register
 from ...engines import kernel_cache
 from ...engines.dual_qp import Dual, DualState, add_l2, gain_down, gain_up, violation
 from ...engines.smo_step import STEPS
 from ...kernels import Kernel
 from ...numerics import count, fast_max, fast_min, gather, index_row, top_k_index, two_sum
-from ...recipe import register
 from ...types import Array
 
 # relative tolerance of ties, in units of the violation: far above the rounding of float32

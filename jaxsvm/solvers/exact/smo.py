@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+from typing import Literal
+
 import jax.numpy as jnp
 
+from ..._node import cast, node, positive
 from ...engines.dual_qp import (
     DualState,
+    QpSolver,
     add_l2,
     build_model,
     centre,
     init_state,
-    make_qp,
     shift_grad,
     step_info,
     stop_gradients,
 )
 from ...engines.smo_step import STEPS
-from ...kernels import Kernel, rows_check
+from ...kernels import Kernel
 from ...losses import hinge
+from ...models import Expansion
 from ...numerics import rounding_of_sums, two_sum
-from ...recipe import cast, solver
 from ...samplers import uniform
-from ...types import Array, Hooks, Loss, Solver
+from ...types import Array, Batch, Info, Loss
 
 
-@solver
-def smo(
-    C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", start: Array | None = None
-) -> Solver:
+@node
+class smo(QpSolver):
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i) by pairs.
 
     A step maximises it exactly along a pair of rows.
@@ -72,34 +74,38 @@ def smo(
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order
         information, JMLR 6, 2005, algorithm 2 and WSS 3.
     """
-    qp = make_qp(C, kernel, loss, bias, start)
 
-    def update(state, batch):
+    C: float = positive()
+    kernel: Kernel
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["free", "none"] = "free"
+    start: Array | None = None
+
+    sampler = uniform()
+
+    def init(self, key: Array, data: Batch) -> DualState:
+        return init_state(self.qp, self.bias, data, self.start)
+
+    def update(self, state: DualState, batch: Batch) -> tuple[DualState, Info]:
         y = batch.y.astype(state.coef.dtype)
-        cast_qp = stop_gradients(cast(qp, y.dtype))
+        qp = stop_gradients(cast(self.qp, y.dtype))
         state, x, y = stop_gradients((state, batch.x, y))
-        dual = cast_qp.dual(state, x, y)
-        centred_state, shift = centre(cast_qp, state, dual, bias)
+        dual = qp.dual(state, x, y)
+        centred_state, shift = centre(qp, state, dual, self.bias)
         dual = dual.at_state(centred_state)
 
         def row(i):
-            return add_l2(cast_qp.kernel(x[i[None]], x)[0], dual, i)
+            return add_l2(qp.kernel(x[i[None]], x)[0], dual, i)
 
-        new_dual, sum_error, step = STEPS[bias](row, dual, state.sum_error)
+        new_dual, sum_error, step = STEPS[self.bias](row, dual, state.sum_error)
         sums = centred_state.grad, centred_state.compensation
         grad, compensation = two_sum(*sums, step.change)
         new = DualState(new_dual.coef, grad, compensation, sum_error, state.weight)
         new = shift_grad(new, shift)
         residual = jnp.maximum(step.gap, rounding_of_sums(new.coef, dual.diag))
-        evals = jnp.full((), (2 if bias == "free" else 1) * y.shape[0], jnp.int32)
-        return new, step_info(cast_qp, bias, (state, new), x, y, residual, evals)
+        evals = jnp.full((), (2 if self.bias == "free" else 1) * y.shape[0], jnp.int32)
+        return new, step_info(qp, self.bias, (state, new), x, y, residual, evals)
 
-    return Solver(
-        lambda key, data: init_state(qp, bias, data, start),
-        update,
-        lambda state, data=None: build_model(qp, bias, state, data),
-        uniform(),
-        True,
-        targets="labels" if loss.labels else "real",
-        hooks=Hooks(validate=rows_check(qp.kernel), layout=qp.kernel.layout),
-    )
+    def model(self, state: DualState, data: Batch | None = None) -> Expansion:
+        return build_model(self.qp, self.bias, state, data)

@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from ...kernels import Kernel, as_kernel
+from ..._node import between, node, register
+from ...kernels import Kernel
+from ...models import Expansion
 from ...numerics import argmax_value, index_row
-from ...recipe import check_nonnegative, register, solver
 from ...samplers import uniform
 from ...spaces.kernel_expansion import ExpansionState, expansion
-from ...types import Array, Hooks, Info, Solver
+from ...types import Array, Batch, Info, Solver
 
 
 @register("BatchPerceptronState")
@@ -22,8 +23,8 @@ class BatchPerceptronState(NamedTuple):
     weight: Array  # (n,)
 
 
-@solver
-def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
+@node
+class batch_perceptron(Solver):
     """Find a function that separates with a margin, by adding the row of smallest margin.
 
     There is no objective and no bias.
@@ -62,15 +63,30 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
         ICML 2012, section 3, the perceptron of its authors' program.
     """
-    check_nonnegative(margin=margin)
-    space = expansion(as_kernel(kernel))
 
-    def init(key, data):
-        f = space.zero(key, data)
-        return BatchPerceptronState(f, data.weight.astype(f.coef.dtype))
+    margin: float = between(0.0)
+    kernel: Kernel
 
-    def update(state, batch):
-        f, weight = state
+    sampler = uniform()
+    needs_all_rows = True
+    targets = "labels"
+
+    @property
+    def space(self) -> expansion:
+        """The function space of f."""
+        return expansion(self.kernel)
+
+    def layout(self, data: Batch) -> Batch:
+        return self.space.layout(data)
+
+    def init(self, key: Array, data: Batch) -> BatchPerceptronState:
+        f = self.space.zero(key, data)
+        return BatchPerceptronState(f, jnp.array(data.weight, f.coef.dtype))
+
+    def update(
+        self, state: BatchPerceptronState, batch: Batch
+    ) -> tuple[BatchPerceptronState, Info]:
+        (f, weight), space = state, self.space
         score = f.response + f.compensation
         y, present = batch.y.astype(score.dtype), weight > 0
         neg_margin = jnp.where(present, -y * score, -jnp.inf)
@@ -80,10 +96,11 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
         )
         i = jnp.where(has_repeated > 0, repeated, i)
         norm_f = jnp.sqrt(jnp.maximum(jnp.dot(f.coef, f.response), 0))
-        shortfall = margin + jnp.where(
+        shortfall = self.margin + jnp.where(
             norm_f > 0, max_neg_margin / jnp.where(norm_f > 0, norm_f, 1), jnp.inf
         )
-        coef = jnp.where(max_neg_margin + margin * norm_f >= 0, index_row(y * weight, i), 0)[None]
+        is_short = max_neg_margin + self.margin * norm_f >= 0
+        coef = jnp.where(is_short, index_row(y * weight, i), 0)[None]
         added = batch._replace(index=i[None])
         f = space.add(f, jnp.zeros((), score.dtype), coef, added)
         info = Info(
@@ -96,7 +113,5 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
         )
         return BatchPerceptronState(f, weight), info
 
-    model = lambda state, data=None: space.model(state.f, data)
-    return Solver(
-        init, update, model, uniform(), True, targets="labels", hooks=Hooks(layout=space.layout)
-    )
+    def model(self, state: BatchPerceptronState, data: Batch | None = None) -> Expansion:
+        return self.space.model(state.f, data)

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+from typing import Any
+
 import jax.numpy as jnp
 
-from ...budget import Maintenance, maintenance, remove_point
-from ...engines.online_learning import perceptron_on
+from ..._node import node
+from ...budget import Change, Maintenance, Points, remove_point
 from ...kernels import Kernel
 from ...numerics import argmax_value
-from ...recipe import solver
-from ...spaces.budgeted_space import budgeted
-from ...types import Solver
+from .on_budget import BudgetedPerceptron
 
 
-@maintenance
-def _best_without() -> Maintenance:
+@node
+class _best_without(Maintenance):
     """Removal of the point that the others classify with the largest margin."""
 
-    def change(kernel, points, state):
+    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
         margin = jnp.sign(points.coef) * jnp.diagonal(points.scores_without(kernel))
         return remove_point(points, argmax_value(margin)[0]), state
 
-    return Maintenance(change, evals=lambda budget: (budget + 1) ** 2)
+    def evals(self, budget: int) -> int:
+        return (budget + 1) ** 2
 
 
-@solver
-def fixed_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
+@node
+class fixed_budget_perceptron(BudgetedPerceptron):
     """The perceptron on a budget, with removal of the point of largest margin.
 
     The margin of a point is computed from the other points.
@@ -61,4 +63,9 @@ def fixed_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
     Reference: K. Crammer, J. Kandola, Y. Singer, Online classification on a budget, NIPS 2003,
         figure 1.
     """
-    return perceptron_on(budgeted(kernel, budget=budget, maintain=_best_without()))
+
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+
+    maintain = _best_without()

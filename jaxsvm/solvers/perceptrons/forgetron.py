@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+from typing import Any
+
 import jax.numpy as jnp
 
-from ...budget import Maintenance, maintenance, remove_point
-from ...engines.online_learning import perceptron_on
+from ..._node import node
+from ...budget import Change, Maintenance, Points, remove_point
 from ...kernels import Kernel
 from ...numerics import dot, index_row
-from ...recipe import solver
-from ...spaces.budgeted_space import budgeted
-from ...types import Array, Solver
+from ...types import Array
+from .on_budget import BudgetedPerceptron
 
 
-@maintenance
-def _shrink_and_forget() -> Maintenance:
+@node
+class _shrink_and_forget(Maintenance):
     """Shrinkage of all coefficients and removal of the oldest point.
 
     The shrink factor is the largest that the damage bound allows.
     """
 
-    def change(kernel, points, damage):
+    def change(self, kernel: Kernel, points: Points, state: Array) -> tuple[Change, Array]:
         r, mistakes = points.oldest, (points.birth[-1] + 1).astype(points.coef.dtype)
         sigma = jnp.abs(index_row(points.coef, r))
         mu = jnp.sign(index_row(points.coef, r)) * dot(points.values_of(kernel, r), points.coef)
-        phi = shrinkage(sigma, mu, damage, mistakes)
-        damage = damage + (sigma * phi) ** 2 + 2 * sigma * phi * (1 - phi * mu)
+        phi = shrinkage(sigma, mu, state, mistakes)
+        damage = state + (sigma * phi) ** 2 + 2 * sigma * phi * (1 - phi * mu)
         return remove_point(points, r, phi * points.coef), damage
 
-    return Maintenance(
-        change, memory=lambda dtype: jnp.zeros((), dtype), evals=lambda budget: budget
-    )
+    def memory(self, dtype: Any) -> Array:
+        return jnp.zeros((), dtype)
+
+    def evals(self, budget: int) -> int:
+        return budget
 
 
 def shrinkage(sigma: Array, mu: Array, damage: Array, mistakes: Array) -> Array:
@@ -49,8 +53,8 @@ def shrinkage(sigma: Array, mu: Array, damage: Array, mistakes: Array) -> Array:
     return jnp.where(a + b + c <= 0, 1, jnp.clip(phi, 0, 1))
 
 
-@solver
-def forgetron(kernel: Kernel, *, budget: int) -> Solver:
+@node
+class forgetron(BudgetedPerceptron):
     """The perceptron on a budget; it shrinks the function and removes the oldest point.
 
         f' = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   f = phi (f' - coef_r k(x_r, .)),   r the oldest
@@ -84,4 +88,9 @@ def forgetron(kernel: Kernel, *, budget: int) -> Solver:
     Reference: O. Dekel, S. Shalev-Shwartz, Y. Singer, The Forgetron: a kernel-based perceptron on a
         budget, SIAM Journal on Computing 37, 2008, figure 3 (self-tuned).
     """
-    return perceptron_on(budgeted(kernel, budget=budget, maintain=_shrink_and_forget()))
+
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+
+    maintain = _shrink_and_forget()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+
 from ... import spaces
-from ...engines.online_learning import perceptron_on
+from ..._node import node
+from ...engines.online_learning import PerceptronSolver
 from ...kernels import Kernel
-from ...recipe import solver
-from ...types import Solver
+from ...types import Space
 
 
-@solver
-def perceptron(kernel: Kernel | None = None, *, average: bool = False) -> Solver:
+@node
+class perceptron(PerceptronSolver):
     """Find a separating function by correcting mistakes; no objective, no bias, no scale.
 
         mistake_i:  y_i f(x_i) <= 0
@@ -41,5 +43,12 @@ def perceptron(kernel: Kernel | None = None, *, average: bool = False) -> Solver
         average: Y. Freund, R. Schapire, Large margin classification using the perceptron algorithm,
         Machine Learning 37, 1999.
     """
-    space = spaces.space_for(kernel)
-    return perceptron_on(spaces.averaged(space) if average else space)
+
+    kernel: Kernel | None = None
+    _: KW_ONLY
+    average: bool = False
+
+    @property
+    def space(self) -> Space:
+        space = spaces.space_for(self.kernel)
+        return spaces.averaged(space) if self.average else space

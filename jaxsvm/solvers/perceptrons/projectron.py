@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...engines.online_learning import margin_perceptron_rule, online, perceptron_on
+from ..._node import node, positive, register
+from ...engines.online_learning import Move, OnlineSolver, PerceptronSolver
 from ...kernels import Kernel
-from ...numerics import accum_dtype, centre, dot
-from ...recipe import check_positive, register, solver
+from ...numerics import accum_dtype, dot
 from ...samplers import epochs
-from ...spaces.budgeted_space import (
-    check_budget,
-    check_points,
-    dense_centred,
-    point_space,
-    sequentially,
-    values_at,
-)
-from ...types import Array, Scalar, Solver, Space
+from ...spaces.budgeted_space import PointSpace, dense_centred
+from ...types import Array, Batch, Space, State
 
 
 @register("SpanState")
@@ -41,10 +35,19 @@ class SpanState(NamedTuple):
     pending: tuple[Array, Array, Array]  # () int32 slot, (d,) row of x, (m,) row of V
     shift: Array  # (d,)  `Kernel.offset` of the rows at `init`
 
+    def flush(self) -> SpanState:
+        """The state with its pending row written."""
+        slot, row, factor_row = self.pending
+        write = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)
+        return self._replace(
+            x=write(self.x, row),
+            inverse=write(self.inverse, factor_row),
+            sqnorm=write(self.sqnorm, dot(row, row)),
+        )
 
-def _span(
-    kernel: Kernel, budget: int, eta: Scalar | None, partial: Callable | None = None
-) -> Space:
+
+@node
+class _span(PointSpace):
     """Functions in the span of at most `budget` points.
 
     A row with a nonzero coefficient becomes a point if its distance from the span is large and a
@@ -61,60 +64,53 @@ def _span(
         partial: (loss, projection, distance) -> the fraction of a correctly classified row, y f >
             0, that is projected; projection = k(x)' d.
     """
-    kernel, m = check_points(kernel), check_budget(budget)
 
-    def zero(key, data):
-        dtype, d = accum_dtype(data.x), data.x.shape[-1]
-        vector, size = jnp.zeros(m, dtype), jnp.zeros((), jnp.int32)
-        x, inverse, pending = (
-            jnp.zeros((m, d), dtype),
-            jnp.zeros((m, m), dtype),
-            (size, jnp.zeros(d, dtype), vector),
-        )
-        return SpanState(x, vector, inverse, vector, size, pending, kernel.offset(data))
+    kernel: Kernel
+    budget: int
+    eta: float | None = None
+    partial: Callable | None = None
 
-    def flush(f):
-        """The state with its pending row written."""
-        slot, row, factor_row = f.pending
-        write = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)
-        return f._replace(
-            x=write(f.x, row),
-            inverse=write(f.inverse, factor_row),
-            sqnorm=write(f.sqnorm, dot(row, row)),
+    def zero(self, key: Array, data: Batch) -> SpanState:
+        m, d = self.budget, data.x.shape[-1]
+        counter = lambda: jnp.zeros((), jnp.int32)  # arrays of their own, as states are donated
+        zeros = lambda *shape: jnp.zeros(shape, accum_dtype(data.x))
+        x, inverse, pending = zeros(m, d), zeros(m, m), (counter(), zeros(d), zeros(m))
+        return SpanState(
+            x, zeros(m), inverse, zeros(m), counter(), pending, self.kernel.offset(data)
         )
 
-    def values(f, x):
-        return jnp.where(lax.iota(jnp.int32, m) < f.size, values_at(kernel, f, x), 0)
+    def evaluate(self, f: SpanState, batch: Batch) -> Array:
+        f = f.flush()
+        return dot(self.first_values(f, batch.x), f.coef)
 
-    def evaluate(f, batch):
-        f = flush(f)
-        return dot(values(f, batch.x), f.coef)
-
-    def add_row(f, coef, batch):
-        f = flush(f)
-        k_x = values(f, batch.x)[0]
-        parts = lax.cond(
+    def add_row(self, f: SpanState, coef: Array, batch: Batch) -> SpanState:
+        f = f.flush()
+        k_x = self.first_values(f, batch.x)[0]
+        new, size, pending = lax.cond(
             coef[0] != 0,
-            lambda: correct(f, coef[0], batch, k_x),
+            lambda: self._correct(f, coef[0], batch, k_x),
             lambda: (f.coef, f.size, f.pending),
         )
-        return f._replace(**dict(zip(("coef", "size", "pending"), parts, strict=True)))
+        return f._replace(coef=new, size=size, pending=pending)
 
-    def correct(f, coef, batch, k_x):
+    def _correct(self, f: SpanState, coef: Array, batch: Batch, k_x: Array) -> tuple:
         """The coefficients, the number of points and the pending row after a correction.
 
         The correction appends the row or projects it.
         """
-        k_xx, margin = kernel.diag(batch.x)[0], batch.y[0] * dot(k_x, f.coef)
+        k_xx, margin = self.kernel.diag(batch.x)[0], batch.y[0] * dot(k_x, f.coef)
         v = dot(f.inverse, k_x)  # d = V' v
         projection = dot(v, v)
         distance = jnp.maximum(k_xx - projection, 0)
-        threshold = jnp.sqrt(jnp.finfo(k_xx.dtype).eps) * k_xx if eta is None else eta
-        fraction, appends = jnp.ones_like(k_xx), (distance > threshold) & (f.size < m)
-        if partial is not None:
-            fraction = jnp.where(margin > 0, partial(1 - margin, projection, distance), fraction)
+        rounding = jnp.sqrt(jnp.finfo(k_xx.dtype).eps) * k_xx
+        threshold = rounding if self.eta is None else self.eta
+        fraction = jnp.ones_like(k_xx)
+        appends = (distance > threshold) & (f.size < self.budget)
+        if self.partial is not None:
+            part = self.partial(1 - margin, projection, distance)
+            fraction = jnp.where(margin > 0, part, fraction)
             appends = appends & (margin <= 0)
-        slot = lax.iota(jnp.int32, m)
+        slot = lax.iota(jnp.int32, self.budget)
         projected = f.coef + coef * fraction * dot(v, f.inverse)
         root = jnp.sqrt(jnp.where(appends, distance, 1))
         factor_row = jnp.where(slot == f.size, 1 / root, -dot(v, f.inverse) / root)
@@ -126,22 +122,15 @@ def _span(
             pending,
         )
 
-    def add(f, shrink, coef, batch):
-        return sequentially(add_row, flush, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
+    def coef(self, f: SpanState) -> Array:
+        return f.coef
 
-    return point_space(
-        kernel,
-        zero,
-        evaluate,
-        add,
-        lambda f: (centre(flush(f).x, -f.shift), f.coef),
-        lambda f: f.size,
-        m,
-    )
+    def support(self, f: SpanState) -> Array:
+        return f.size
 
 
-@solver
-def projectron(kernel: Kernel, *, budget: int, eta: float | None = None) -> Solver:
+@node
+class projectron(PerceptronSolver):
     """The perceptron with projection of mistakes onto the span of the points.
 
     A mistake close to the span is projected; others become points.
@@ -179,13 +168,19 @@ def projectron(kernel: Kernel, *, budget: int, eta: float | None = None) -> Solv
     Reference: F. Orabona, J. Keshet, B. Caputo, Bounded kernel-based online learning, JMLR 10,
         2009, figure 2.
     """
-    if eta is not None:
-        check_positive(eta=eta)
-    return perceptron_on(_span(kernel, budget, eta))
+
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+    eta: float | None = positive(default=None)
+
+    @property
+    def space(self) -> Space:
+        return _span(self.kernel, self.budget, self.eta)
 
 
-@solver
-def projectron_plus(kernel: Kernel, *, budget: int, eta: float = 0.1) -> Solver:
+@node
+class projectron_plus(OnlineSolver):
     """Projectron++: `projectron` that also projects rows with a margin between 0 and 1.
 
     Such rows are projected as far as that is safe.
@@ -219,16 +214,27 @@ def projectron_plus(kernel: Kernel, *, budget: int, eta: float = 0.1) -> Solver:
     Reference: F. Orabona, J. Keshet, B. Caputo, Bounded kernel-based online learning, JMLR 10,
         2009, figure 3; the test of safety as in their library DOGMA.
     """
-    check_positive(eta=eta)
 
-    def partial(loss, projection, distance):
-        safe, divisor = loss - distance / eta, jnp.where(projection > 0, projection, 1)
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+    eta: float = positive(default=0.1)
+
+    sampler = epochs(1)
+
+    @property
+    def space(self) -> Space:
+        return _span(self.kernel, self.budget, self.eta, self.partial)
+
+    def partial(self, loss: Array, projection: Array, distance: Array) -> Array:
+        """The fraction tau of a row that is projected."""
+        safe, divisor = loss - distance / self.eta, jnp.where(projection > 0, projection, 1)
         tau = jnp.minimum(jnp.minimum(loss / divisor, 1), 2 * safe / divisor)
         return jnp.where((safe > 0) & (projection > 0), tau, 0)
 
-    return online(
-        lambda data: (),
-        margin_perceptron_rule,
-        _span(kernel, budget, eta, partial),
-        sampler=epochs(1),
-    )
+    def rule(
+        self, state: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array
+    ) -> tuple[State, Move]:
+        margin = batch.y * score
+        coef = jnp.where(margin < 1, batch.y * share, jnp.zeros_like(score))
+        return (), Move(jnp.zeros((), score.dtype), coef, (margin <= 0).astype(score.dtype))

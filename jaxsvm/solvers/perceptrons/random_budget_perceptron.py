@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+from typing import Any
+
 import jax.numpy as jnp
 
-from ...budget import Maintenance, maintenance, remove_point
-from ...engines.online_learning import perceptron_on
+from ..._node import node
+from ...budget import Change, Maintenance, Points, remove_point
 from ...kernels import Kernel
 from ...numerics import multiply_high
-from ...recipe import solver
-from ...spaces.budgeted_space import budgeted
-from ...types import Solver
+from .on_budget import BudgetedPerceptron
 
 
-@maintenance
-def _at_random() -> Maintenance:
+@node
+class _at_random(Maintenance):
     """Removal of a stored point drawn uniformly."""
 
-    def change(kernel, points, state):
+    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
         return remove_point(points, multiply_high(points.bits, jnp.uint32(points.budget))), state
 
-    return Maintenance(change)
 
-
-@solver
-def random_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
+@node
+class random_budget_perceptron(BudgetedPerceptron):
     """The perceptron on a budget; it removes a stored point drawn uniformly.
 
         f = f + [y_i f(x_i) <= 0] y_i k(x_i, .)
@@ -55,4 +54,9 @@ def random_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
     Reference: G. Cavallanti, N. Cesa-Bianchi, C. Gentile, Tracking the best hyperplane with a
         simple budget perceptron, Machine Learning 69, 2007, figure 3.
     """
-    return perceptron_on(budgeted(kernel, budget=budget, maintain=_at_random()))
+
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+
+    maintain = _at_random()

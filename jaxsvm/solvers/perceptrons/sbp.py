@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,8 @@ import numpy as np
 from jax import lax
 
 from ... import models
-from ...checks import is_whole, shown
-from ...kernels import Kernel, as_kernel, matvec, rows_check
+from ..._node import between, node, register
+from ...kernels import Kernel, matvec, rows_check
 from ...numerics import (
     WaterFill,
     any_under_vmap,
@@ -26,12 +26,11 @@ from ...numerics import (
     two_levels,
 )
 from ...projections import shorten
-from ...recipe import check_choice, check_nonnegative, register, solver
 from ...samplers import uniform
 from ...spaces import averaged, expansion
 from ...spaces.kernel_expansion import ExpansionState
 from ...spaces.running_mean import MeanState
-from ...types import Array, Batch, Hooks, Info, Scalar, Solver, Space
+from ...types import Array, Batch, Info, Model, Scalar, Solver, Space
 
 REFRESH = 64  # |w|^2 is recomputed from its coefficients every REFRESH steps
 
@@ -56,15 +55,8 @@ class SbpState(NamedTuple):
     t: Array  # ()   int32, number of steps made
 
 
-@solver
-def sbp(
-    nu: float,
-    kernel: Kernel,
-    *,
-    bias: str = "none",
-    normalise: bool = True,
-    bound_every: int | None = None,
-) -> Solver:
+@node
+class sbp(Solver):
     """Maximise the smallest margin over |w| <= 1, given a mean slack of nu; one kernel row a step.
 
         f(w) = max min_i (y_i (<w, phi(x_i)> + b) + xi_i)
@@ -120,23 +112,51 @@ def sbp(
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
         ICML 2012, algorithms 1 to 3; the bound: weak duality.
     """
-    check_nonnegative(nu=nu)
-    check_choice("bias", bias, ("none", "free"))
-    _check_period(bound_every)
-    kernel = as_kernel(kernel)
-    problem = MarginProblem(nu, kernel, bias, normalise)
-    # The model is the mean of the functions after each step.
-    space = averaged(expansion(kernel, unconditional=True), of="moves")
 
-    def init(key, data):
-        return _init_state(problem, space.zero(key, data), key, data)
+    nu: float = between(0.0)
+    kernel: Kernel
+    _: KW_ONLY
+    bias: Literal["none", "free"] = "none"
+    normalise: bool = True
+    bound_every: int | None = None
 
-    def update(state, batch):
+    sampler = uniform()
+    needs_all_rows = True
+    targets = "labels"
+
+    def check(self) -> None:
+        if self.bound_every is not None and self.bound_every < 0:
+            raise ValueError(
+                "bound_every must be a whole number of steps, 0 for none, or None, got "
+                f"{self.bound_every}"
+            )
+
+    @property
+    def problem(self) -> MarginProblem:
+        """The problem that is solved."""
+        return MarginProblem(self.nu, self.kernel, self.bias, self.normalise)
+
+    @property
+    def space(self) -> Space:
+        """The function space of w, whose model is the mean of the functions after each step."""
+        return averaged(expansion(self.kernel, unconditional=True), of="moves")
+
+    def layout(self, data: Batch) -> Batch:
+        return self.space.layout(data)
+
+    def validate(self, data: Batch) -> None:
+        _check_rows(self.problem.kernel, self.bias, data)
+
+    def init(self, key: Array, data: Batch) -> SbpState:
+        return _init_state(self.problem, self.space.zero(key, data), key, data)
+
+    def update(self, state: SbpState, batch: Batch) -> tuple[SbpState, Info]:
+        problem, space = self.problem, self.space
         (level, b, p), R, n = state.fill, state.reach, batch.y.shape[0]
         y, step = batch.y.astype(p.dtype), state.t + 1
         rows = batch._replace(y=y, weight=state.weight)
         # i ~ p, as many times as the sampler has rows; as many of each class if the bias is free.
-        drawn = _draw(state, rows, _by_class(p, y) if bias == "free" else (p,))
+        drawn = _draw(state, rows, _by_class(p, y) if self.bias == "free" else (p,))
         # w = w + eta mean of y_i phi(x_i);  w = w / max(1, |w|)
         eta = 1 / (R * jnp.sqrt(step.astype(y.dtype)))
         coef = eta * gather(y, drawn.index) / drawn.index.shape[0]
@@ -148,7 +168,7 @@ def sbp(
             state.p, state.compensation, p, 1 / step.astype(y.dtype)
         )
         # The bound of the optimum, every k-th step.
-        period = n if bound_every is None else bound_every
+        period = n if self.bound_every is None else self.bound_every
         is_bound_step = any_under_vmap(step % period == 0) if period else jnp.zeros((), bool)
         residual = lax.cond(
             is_bound_step,
@@ -176,37 +196,14 @@ def sbp(
         )
         return new, info
 
-    def model(state, data=None):
+    def model(self, state: SbpState, data: Any = None) -> Model:
         f = state.s.mean
-        mean = models.expansion(kernel, f.coef, data, bias)
+        mean = models.expansion(self.problem.kernel, f.coef, data, self.bias)
         rows = data._replace(y=data.y.astype(f.coef.dtype), weight=state.weight)
-        scale, fill = problem.rescale(f, rows)
+        scale, fill = self.problem.rescale(f, rows)
         # to margin 1, if the level is above 0
         scale, b = (jnp.where(fill.level > 0, a / fill.level, a) for a in (scale, fill.bias))
         return dataclasses.replace(mean, coef=scale * f.coef, b=b)
-
-    return Solver(
-        init,
-        update,
-        model,
-        uniform(),
-        True,
-        targets="labels",
-        hooks=Hooks(validate=_rows_check(kernel, bias), layout=kernel.layout),
-    )
-
-
-def _check_period(bound_every: int | None) -> None:
-    """Check the number of steps between two bounds.
-
-    Raises:
-        ValueError: not an integer of at least 0, nor None.
-    """
-    if bound_every is not None and not is_whole(bound_every, 0):
-        raise ValueError(
-            "bound_every must be a whole number of steps, 0 for none, or None, got "
-            f"{shown(bound_every)}"
-        )
 
 
 class MarginProblem(NamedTuple):
@@ -275,22 +272,22 @@ class MarginProblem(NamedTuple):
 def _init_state(problem: MarginProblem, zero: MeanState, key: Array, data: Batch) -> SbpState:
     """The state at w = 0, `zero`."""
     dtype = zero.f.coef.dtype
-    weight, y = data.weight.astype(dtype), data.y.astype(dtype)
+    weight, y = jnp.array(data.weight, dtype), data.y.astype(dtype)
     diag = jnp.where(weight > 0, problem.kernel.diag(data.x), 0)
     R = jnp.sqrt(jnp.max(diag).astype(dtype))
-    none, t = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
+    none = lambda: jnp.zeros((), dtype)  # arrays of their own, as states are donated
     return SbpState(
         s=zero,
         fill=problem.water_filling(0 * y, data._replace(y=y, weight=weight)),  # all margins are 0
         p=0 * y,
         compensation=0 * y,
-        residual=none + jnp.inf,
-        bias_change=none,
-        square=none,
+        residual=none() + jnp.inf,
+        bias_change=none(),
+        square=none(),
         reach=R,
         weight=weight,
-        key=key,
-        t=t,
+        key=jnp.array(key),
+        t=jnp.zeros((), jnp.int32),
     )
 
 
@@ -333,23 +330,19 @@ def _step_in_ball(
     return s, square
 
 
-def _rows_check(kernel: Kernel, bias: str) -> Callable[[Batch], None]:
-    """The check that kernel and rows have a finite level above that of w = 0."""
+def _check_rows(kernel: Kernel, bias: str, data: Batch) -> None:
+    """Check that kernel and rows have a finite level above that of w = 0."""
     check_kernel = rows_check(kernel)
-
-    def check(data: Batch) -> None:
-        if check_kernel is not None:
-            check_kernel(data)
-        in_use = np.asarray(data.weight) > 0
-        diag = np.asarray(kernel.diag(data.x))[in_use]
-        if not (np.all(diag >= 0) and np.any(diag > 0)):
-            raise ValueError(
-                f"k(x, x) must not be negative nor 0 for all rows, got {diag.min():g} to "
-                f"{diag.max():g}: scale the rows"
-            )
-        if bias == "free" and len(np.unique(np.sign(np.asarray(data.y)[in_use]))) < 2:
-            raise ValueError(
-                "bias='free' needs rows of both classes: with one class the level has no bound"
-            )
-
-    return check
+    if check_kernel is not None:
+        check_kernel(data)
+    in_use = np.asarray(data.weight) > 0
+    diag = np.asarray(kernel.diag(data.x))[in_use]
+    if not (np.all(diag >= 0) and np.any(diag > 0)):
+        raise ValueError(
+            f"k(x, x) must not be negative nor 0 for all rows, got {diag.min():g} to "
+            f"{diag.max():g}: scale the rows"
+        )
+    if bias == "free" and len(np.unique(np.sign(np.asarray(data.y)[in_use]))) < 2:
+        raise ValueError(
+            "bias='free' needs rows of both classes: with one class the level has no bound"
+        )

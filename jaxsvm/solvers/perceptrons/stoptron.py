@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from ...budget import Maintenance, maintenance, remove_point
-from ...engines.online_learning import perceptron_on
+from dataclasses import KW_ONLY
+from typing import Any
+
+from ..._node import node
+from ...budget import Change, Maintenance, Points, remove_point
 from ...kernels import Kernel
-from ...recipe import solver
-from ...spaces.budgeted_space import budgeted
-from ...types import Solver
+from .on_budget import BudgetedPerceptron
 
 
-@maintenance
-def _stop() -> Maintenance:
+@node
+class _stop(Maintenance):
     """Removal of the new point."""
-    return Maintenance(lambda kernel, points, state: (remove_point(points, points.budget), state))
+
+    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+        return remove_point(points, points.budget), state
 
 
-@solver
-def stoptron(kernel: Kernel, *, budget: int) -> Solver:
+@node
+class stoptron(BudgetedPerceptron):
     """The perceptron until it has `budget` points; afterwards the function is constant.
 
         f = f + [y_i f(x_i) <= 0] y_i k(x_i, .)   while there are fewer than `budget` points
@@ -46,4 +49,9 @@ def stoptron(kernel: Kernel, *, budget: int) -> Solver:
     Reference: F. Orabona, J. Keshet, B. Caputo, Bounded kernel-based online learning, JMLR 10,
         2009, section 5.
     """
-    return perceptron_on(budgeted(kernel, budget=budget, maintain=_stop()))
+
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+
+    maintain = _stop()

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+from typing import Any
+
 import jax.numpy as jnp
 
-from ...budget import Maintenance, maintenance, remove_point
-from ...engines.online_learning import perceptron_on
+from ..._node import node
+from ...budget import Change, Maintenance, Points, remove_point
 from ...kernels import Kernel
-from ...recipe import solver
-from ...spaces.budgeted_space import budgeted
-from ...types import Solver
+from .on_budget import BudgetedPerceptron
 
 
-@maintenance
-def _fewest_errors() -> Maintenance:
+@node
+class _fewest_errors(Maintenance):
     """Removal of the point without which the fewest points are misclassified.
 
     Of several such points the oldest is removed.
     """
 
-    def change(kernel, points, state):
+    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
         wrong = jnp.sign(points.coef)[None, :] * points.scores_without(kernel) <= 0
         return remove_point(
             points, points.oldest_of(-jnp.sum(wrong, axis=1, dtype=jnp.int32))
         ), state
 
-    return Maintenance(change, evals=lambda budget: (budget + 1) ** 2)
+    def evals(self, budget: int) -> int:
+        return (budget + 1) ** 2
 
 
-@solver
-def tighter_perceptron(kernel: Kernel, *, budget: int) -> Solver:
+@node
+class tighter_perceptron(BudgetedPerceptron):
     """The perceptron on a budget, with removal of the point that leaves the fewest errors.
 
     Errors are misclassified points.
@@ -63,4 +65,9 @@ def tighter_perceptron(kernel: Kernel, *, budget: int) -> Solver:
     Reference: J. Weston, A. Bordes, L. Bottou, Online (and offline) on an even tighter budget,
         AISTATS 2005, section 3.
     """
-    return perceptron_on(budgeted(kernel, budget=budget, maintain=_fewest_errors()))
+
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+
+    maintain = _fewest_errors()

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+from typing import Any
+
 import jax.numpy as jnp
 
-from ...budget import Maintenance, maintenance, remove_point
-from ...engines.online_learning import perceptron_on
+from ..._node import node
+from ...budget import Change, Maintenance, Points, remove_point
 from ...kernels import Kernel
 from ...numerics import argmax_value
-from ...recipe import solver
-from ...spaces.budgeted_space import budgeted
-from ...types import Solver
+from ...types import Array
+from .on_budget import BudgetedPerceptron
 
 
-@maintenance
-def _likely_errors() -> Maintenance:
+@node
+class _likely_errors(Maintenance):
     """Removal of the point without which the expected accuracy on the points is highest.
 
     Of several such points the oldest is removed.
     """
 
-    def annotate(y):  # label counts of the rows nearest to the point; at first its own label
+    def annotate(self, y: Array) -> Array:
+        # label counts of the rows nearest to the point; at first its own label
         return jnp.stack([(y > 0).astype(y.dtype), (y <= 0).astype(y.dtype)])
 
-    def observe(counts, values, present, y):
-        nearest, _ = argmax_value(jnp.where(present, values, -jnp.inf))
-        return counts.at[nearest].add(
-            jnp.where(jnp.any(present), annotate(y), 0), mode="promise_in_bounds"
-        )
+    def observe(self, annotations: Array, values: Array, live: Array, y: Array) -> Array:
+        nearest, _ = argmax_value(jnp.where(live, values, -jnp.inf))
+        new = jnp.where(jnp.any(live), self.annotate(y), 0)
+        return annotations.at[nearest].add(new, mode="promise_in_bounds")
 
-    def change(kernel, points, state):
+    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
         # the mean of a beta distribution
         positive = (points.annotations[:, 0] + 1) / (jnp.sum(points.annotations, axis=1) + 2)
         score = points.scores_without(kernel)
@@ -37,13 +39,12 @@ def _likely_errors() -> Maintenance:
         age = points.birth.astype(accuracy.dtype) / (points.birth[-1] + 1).astype(accuracy.dtype)
         return remove_point(points, argmax_value(accuracy - 1e-3 * age)[0]), state
 
-    return Maintenance(
-        change, annotate=annotate, observe=observe, evals=lambda budget: (budget + 1) ** 2
-    )
+    def evals(self, budget: int) -> int:
+        return (budget + 1) ** 2
 
 
-@solver
-def tightest_perceptron(kernel: Kernel, *, budget: int) -> Solver:
+@node
+class tightest_perceptron(BudgetedPerceptron):
     """The perceptron on a budget, with removal by the expected accuracy on the points.
 
     The point is removed without which that accuracy is highest.
@@ -83,4 +84,9 @@ def tightest_perceptron(kernel: Kernel, *, budget: int) -> Solver:
     Reference: Z. Wang, S. Vucetic, Tighter perceptron with improved dual use of cached data for
         model representation and validation, IJCNN 2009.
     """
-    return perceptron_on(budgeted(kernel, budget=budget, maintain=_likely_errors()))
+
+    kernel: Kernel
+    _: KW_ONLY
+    budget: int
+
+    maintain = _likely_errors()

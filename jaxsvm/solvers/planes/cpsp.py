@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..._node import cast, node, positive, register
 from ...checks import integer
 from ...engines.bundle import (
     Planes,
     Point,
+    Problem,
     add_plane,
     info_of,
     make_problem,
@@ -24,17 +27,8 @@ from ...kernels import Kernel, as_kernel, holds_precomputed
 from ...losses import hinge
 from ...models import Expansion
 from ...numerics import accum_dtype, argmax_value, dot, map_on_cpu, sample_proportional
-from ...recipe import (
-    as_static,
-    cast,
-    check_choice,
-    check_positive,
-    register,
-    solver,
-    unwrap_static,
-)
 from ...samplers import whole
-from ...types import Array, Loss, Solver, SparseRows
+from ...types import Array, Batch, Info, Loss, Solver, SparseRows, refuse_multiclass
 
 CANDIDATES = 59  # the best of so many rows is among the best 5 % with 95 % confidence
 TRIALS = 100  # limit of the trials of one search for a point
@@ -67,16 +61,8 @@ class CpspState(NamedTuple):
     rounds: Array  # ()  int32, since the basis has grown
 
 
-@solver
-def cpsp(
-    lam: float,
-    kernel: Kernel,
-    *,
-    points: int,
-    loss: Loss = hinge,
-    planes: int = 100,
-    bias: str = "none",
-) -> Solver:
+@node
+class cpsp(Solver):
     """Minimise lam/2 |f|^2 + mean_i loss(f(x_i), y_i) over f in the span of chosen points.
 
         f* = sum_i e_i k(x_i, .) / lam,   e = - sum_k theta_k u_k
@@ -126,94 +112,102 @@ def cpsp(
         Learning 76, 2009; B. Schoelkopf et al., Input space versus feature space in kernel-based
         methods, IEEE Transactions on Neural Networks 10, 1999 (the fixed point).
     """
-    check_positive(lam=lam)
-    integer("points", points, 1)
-    integer("planes", planes, 2)
-    check_choice("bias", bias, ("none", "free"))
-    kernel = as_kernel(kernel)
-    if holds_precomputed(kernel):
-        raise ValueError("cpsp makes points of its own: a precomputed kernel has no values there")
-    at_once = max(1, points // 10) if points > 50 else 1
 
-    def problem_of(numbers, basis, data, weight):
-        lam, loss = numbers
+    lam: float = positive()
+    kernel: Kernel
+    _: KW_ONLY
+    points: int
+    loss: Loss = hinge
+    planes: int = 100
+    bias: Literal["none", "free"] = "none"
+
+    needs_all_rows = True
+    sampler = whole()
+
+    def check(self) -> None:
+        integer("points", self.points, 1)
+        integer("planes", self.planes, 2)
+        refuse_multiclass("loss", self.loss)
+        if holds_precomputed(as_kernel(self.kernel)):
+            raise ValueError(
+                "cpsp makes points of its own: a precomputed kernel has no values there"
+            )
+
+    @property
+    def targets(self) -> str:
+        return "labels" if self.loss.labels else "real"
+
+    def problem(self, basis: Basis, data: Batch, weight: Array) -> Problem:
+        """The objective in the span of the basis."""
         rows = data._replace(x=basis.features.T)
-        return make_problem(lam, unwrap_static(loss), bias, None, rows, weight)
+        return make_problem(self.lam, self.loss, self.bias, None, rows, weight)
 
-    def init(key, data):
-        (n, d), dtype = data.x.shape, accum_dtype(data.x)
+    def init(self, key: Array, data: Batch) -> CpspState:
+        (n, d), m, dtype = data.x.shape, self.points, accum_dtype(data.x)
+        none = jnp.zeros((), jnp.int32)
         basis = Basis(
-            jnp.zeros((points, d), dtype),
-            jnp.eye(points, dtype=dtype),
-            jnp.zeros((points, n), dtype),
-            jnp.zeros((), jnp.int32),
+            jnp.zeros((m, d), dtype), jnp.eye(m, dtype=dtype), jnp.zeros((m, n), dtype), none
         )
         weight = data.weight.astype(dtype)
-        zero = problem_of((lam, as_static(loss)), basis, data, weight).at(jnp.zeros(points, dtype))
-        bundle = no_planes(planes, points, dtype, n)
-        infinite = jnp.full((), jnp.inf, dtype)
-        rounds = jnp.zeros((), jnp.int32)
-        return CpspState(basis, zero, zero, bundle, weight, key, infinite, rounds)
+        zero = self.problem(basis, data, weight).at(jnp.zeros(m, dtype))
+        bundle, infinite = no_planes(self.planes, m, dtype, n), jnp.full((), jnp.inf, dtype)
+        state = CpspState(basis, zero, zero, bundle, weight, key, infinite, none)
+        return jax.tree.map(jnp.array, state)  # each array its own
 
-    def grow(numbers, kernel, state, batch):
-        """The state with more points and without planes, and the number of kernel rows."""
-        basis, planes = state.basis, state.planes
-        problem = problem_of(numbers, basis, batch, state.weight)
-        _, _, u = problem.plane(state.best.response)
-        e = -jnp.where(basis.size == 0, u, dot(planes.theta, planes.u))
+    def update(self, state: CpspState, batch: Batch) -> tuple[CpspState, Info]:
+        given = cast(self, state.weight.dtype), state, batch
+        return _advance(*without_derivatives("cutting planes", given))
 
-        def add(i, carry):
-            basis, passes = carry
-            key = jax.random.fold_in(state.key, basis.size)
-            b, trials = _next_point(kernel, batch.x, basis, e, state.weight, key)
-            return _with_point(kernel, batch.x, basis, b), passes + trials + CANDIDATES + 1
-
-        new = jnp.minimum(at_once, points - basis.size)
-        basis, passes = lax.fori_loop(0, new, add, (basis, jnp.zeros((), jnp.int32)))
-        empty = no_planes(planes.offset.shape[0] - 1, points, planes.slope.dtype, e.shape[0])
-        return state._replace(
-            basis=basis, model=state.best, planes=empty, rounds=jnp.zeros((), jnp.int32)
-        ), passes
-
-    # Each search under `vmap` goes its own way: rounding decides which maximum it finds.
-    @map_on_cpu
-    def advance(numbers, kernel, state, batch):
-        kernel = unwrap_static(kernel)
-        is_due = (state.rounds >= ROUNDS) | (state.gap <= TOL) | (state.basis.size == 0)
-        is_due = is_due & (state.basis.size < points)
-        stay = lambda state, batch: (state, jnp.zeros((), jnp.int32))
-        (basis, best, model, bundle, weight, key, _, rounds), passes = lax.cond(
-            is_due, lambda *args: grow(numbers, kernel, *args), stay, state, batch
-        )
-        problem = problem_of(numbers, basis, batch, weight)
-        between = (1 - MIX) * best.response + MIX * model.response
-        bundle, minimiser = add_plane(problem.lam, bundle, *problem.plane(between))
-        model = problem.at(minimiser)
-        new = problem.search(best, model, MIX)
-        gap = relative_gap(problem, bundle, new)
-        info = info_of(problem, best, new, jnp.where(basis.size < points, jnp.inf, gap), 0)
-        info = info._replace(
-            support=basis.size, evals=passes.astype(gap.dtype) * (batch.y.shape[0] + points)
-        )
-        return CpspState(basis, new, model, bundle, weight, key, gap, rounds + 1), info
-
-    def update(state, batch):
-        numbers = cast((lam, as_static(loss)), state.weight.dtype)
-        numbers, parts = without_derivatives(
-            "cutting planes", (numbers, (as_static(kernel), state, batch))
-        )
-        return advance(numbers, *parts)
-
-    def model(state, data=None):
-        basis = state.basis
+    def model(self, state: CpspState, data: Batch | None = None) -> Expansion:
+        basis, m = state.basis, self.points
         coef = jax.scipy.linalg.solve_triangular(basis.factor, state.best.w, lower=True, trans=1)
-        is_point = jnp.arange(points, dtype=jnp.int32) < basis.size
-        index = jnp.full(points, -1, jnp.int32)
-        coef = jnp.where(is_point, coef, 0)
-        return Expansion(kernel, basis.points, coef, state.best.b, index, bias)
+        coef = jnp.where(jnp.arange(m, dtype=jnp.int32) < basis.size, coef, 0)
+        index = jnp.full(m, -1, jnp.int32)
+        kernel = as_kernel(self.kernel)
+        return Expansion(kernel, basis.points, coef, state.best.b, index, self.bias)
 
-    targets = "labels" if loss.labels else "real"
-    return Solver(init, update, model, whole(), True, targets=targets)
+
+# Each search under `vmap` goes its own way: rounding decides which maximum it finds.
+@map_on_cpu
+def _advance(solver: cpsp, state: CpspState, batch: Batch) -> tuple[CpspState, Info]:
+    """One round, with new points before it where they are due."""
+    most = solver.points
+    is_due = (state.rounds >= ROUNDS) | (state.gap <= TOL) | (state.basis.size == 0)
+    is_due = is_due & (state.basis.size < most)
+    stay = lambda _, state, batch: (state, jnp.zeros((), jnp.int32))
+    (basis, best, model, bundle, weight, key, _, rounds), passes = lax.cond(
+        is_due, _grow, stay, solver, state, batch
+    )
+    problem = solver.problem(basis, batch, weight)
+    between = (1 - MIX) * best.response + MIX * model.response
+    bundle, minimiser = add_plane(problem.lam, bundle, *problem.plane(between))
+    model = problem.at(minimiser)
+    new = problem.search(best, model, MIX)
+    gap = relative_gap(problem, bundle, new)
+    info = info_of(problem, best, new, jnp.where(basis.size < most, jnp.inf, gap), 0)
+    evals = passes.astype(gap.dtype) * (batch.y.shape[0] + most)
+    info = info._replace(support=basis.size, evals=evals)
+    return CpspState(basis, new, model, bundle, weight, key, gap, rounds + 1), info
+
+
+def _grow(solver: cpsp, state: CpspState, batch: Batch) -> tuple[CpspState, Array]:
+    """The state with more points and without planes, and the number of kernel rows."""
+    basis, planes, kernel, most = state.basis, state.planes, as_kernel(solver.kernel), solver.points
+    problem = solver.problem(basis, batch, state.weight)
+    _, _, u = problem.plane(state.best.response)
+    e = -jnp.where(basis.size == 0, u, dot(planes.theta, planes.u))
+
+    def add(i, carry):
+        basis, passes = carry
+        key = jax.random.fold_in(state.key, basis.size)
+        b, trials = _next_point(kernel, batch.x, basis, e, state.weight, key)
+        return _with_point(kernel, batch.x, basis, b), passes + trials + CANDIDATES + 1
+
+    new = jnp.minimum(max(1, most // 10) if most > 50 else 1, most - basis.size)
+    basis, passes = lax.fori_loop(0, new, add, (basis, jnp.zeros((), jnp.int32)))
+    empty = no_planes(solver.planes, most, planes.slope.dtype, e.shape[0])
+    rounds = jnp.zeros((), jnp.int32)
+    return state._replace(basis=basis, model=state.best, planes=empty, rounds=rounds), passes
 
 
 def _with_point(kernel: Kernel, x: Any, basis: Basis, b: Array) -> Basis:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..._node import cast, node, positive, register
 from ...checks import number
 from ...engines.bundle import (
+    BundleSolver,
     Planes,
     Point,
     add_plane,
-    bundle_solver,
-    check_problem,
-    columns_of,
     info_of,
-    make_problem,
     no_planes,
     relative_gap,
 )
@@ -24,8 +24,7 @@ from ...engines.conjugate import REFRESH
 from ...implicit import without_derivatives
 from ...losses import hinge
 from ...numerics import accum_dtype, any_under_vmap
-from ...recipe import cast, check_positive, register, solver
-from ...types import AnyLoss, Array, Solver
+from ...types import AnyLoss, Array, Batch, Info
 
 
 @register("OcasState")
@@ -39,16 +38,8 @@ class OcasState(NamedTuple):
     t: Array  # ()  int32
 
 
-@solver
-def ocas(
-    lam: float,
-    *,
-    loss: AnyLoss = hinge,
-    mix: float = 0.1,
-    planes: int = 100,
-    bias: str = "none",
-    classes: int | None = None,
-) -> Solver:
+@node
+class ocas(BundleSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by cutting planes with a line search.
 
         the planes gain that at (1 - mix) w + mix v:   <slope, .> + offset <= mean loss
@@ -96,24 +87,32 @@ def ocas(
         minimization, JMLR 10, 2009; C. Teo, S. Vishwanathan, A. Smola, Q. Le, Bundle methods for
         regularized risk minimization, JMLR 11, 2010.
     """
-    check_positive(lam=lam)
-    check_positive(mix=mix)
-    if (number("mix", mix) or 0) > 1:
-        raise ValueError(f"mix must be at most 1, got {float(mix):g}")
-    check_problem(loss, planes, bias, classes)
-    problem_of = lambda data, weight: make_problem(lam, loss, bias, classes, data, weight)
 
-    def init(key, data):
+    lam: float = positive()
+    _: KW_ONLY
+    loss: AnyLoss = hinge
+    mix: float = positive(default=0.1)
+    planes: int = 100
+    bias: Literal["none", "feature", "free"] = "none"
+    classes: int | None = None
+
+    def check(self) -> None:
+        if (number("mix", self.mix) or 0) > 1:
+            raise ValueError(f"mix must be at most 1, got {float(self.mix):g}")
+        self.check_problem()
+
+    def init(self, key: Array, data: Batch) -> OcasState:
         dtype = accum_dtype(data.x)
-        weight, columns = data.weight.astype(dtype), columns_of(data, bias, classes)
-        start = problem_of(data, weight).at(jnp.zeros(columns, dtype))
-        bundle = no_planes(planes, columns, dtype)
-        return OcasState(start, start, bundle, weight, jnp.zeros((), jnp.int32))
+        weight, columns = data.weight.astype(dtype), self.columns(data)
+        start = self.problem(data, weight).at(jnp.zeros(columns, dtype))
+        bundle = no_planes(self.planes, columns, dtype)
+        state = OcasState(start, start, bundle, weight, jnp.zeros((), jnp.int32))
+        return jax.tree.map(jnp.array, state)  # each array its own
 
-    def update(state, batch):
+    def update(self, state: OcasState, batch: Batch) -> tuple[OcasState, Info]:
         best, model, bundle, weight, t = state
-        problem = problem_of(batch, weight)
-        part = without_derivatives("cutting planes", cast(mix, weight.dtype))
+        problem = self.problem(batch, weight)
+        part = without_derivatives("cutting planes", cast(self.mix, weight.dtype))
         between = (1 - part) * best.response + part * model.response
         bundle, minimiser = add_plane(problem.lam, bundle, *problem.plane(between))
         model = problem.at(minimiser)
@@ -124,5 +123,3 @@ def ocas(
         residual = relative_gap(problem, bundle, new)
         info = info_of(problem, best, new, residual, jnp.where(is_due, 3, 2))
         return OcasState(new, model, bundle, weight, t + 1), info
-
-    return bundle_solver(init, update, loss, bias, classes)

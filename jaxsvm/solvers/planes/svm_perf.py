@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from ..._node import node, positive, register
 from ...engines.bundle import (
+    BundleSolver,
     Planes,
     Point,
     add_plane,
-    bundle_solver,
-    check_problem,
-    columns_of,
     info_of,
-    make_problem,
     no_planes,
     relative_gap,
 )
 from ...losses import hinge
 from ...numerics import accum_dtype
-from ...recipe import check_positive, register, solver
-from ...types import AnyLoss, Array, Solver
+from ...types import AnyLoss, Array, Batch, Info
 
 
 @register("SvmPerfState")
@@ -35,15 +33,8 @@ class SvmPerfState(NamedTuple):
     weight: Array  # (n,)
 
 
-@solver
-def svm_perf(
-    lam: float,
-    *,
-    loss: AnyLoss = hinge,
-    planes: int = 100,
-    bias: str = "none",
-    classes: int | None = None,
-) -> Solver:
+@node
+class svm_perf(BundleSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by cutting planes.
 
         the planes gain that at w:   <slope, .> + offset <= mean loss, with equality at w
@@ -91,20 +82,28 @@ def svm_perf(
         Vishwanathan, A. Smola, Q. Le, Bundle methods for regularized risk minimization, JMLR 11,
         2010.
     """
-    check_positive(lam=lam)
-    check_problem(loss, planes, bias, classes)
-    problem_of = lambda data, weight: make_problem(lam, loss, bias, classes, data, weight)
 
-    def init(key, data):
+    lam: float = positive()
+    _: KW_ONLY
+    loss: AnyLoss = hinge
+    planes: int = 100
+    bias: Literal["none", "feature", "free"] = "none"
+    classes: int | None = None
+
+    def check(self) -> None:
+        self.check_problem()
+
+    def init(self, key: Array, data: Batch) -> SvmPerfState:
         dtype = accum_dtype(data.x)
-        weight, columns = data.weight.astype(dtype), columns_of(data, bias, classes)
+        weight, columns = data.weight.astype(dtype), self.columns(data)
         zero = jnp.zeros(columns, dtype)
-        start = problem_of(data, weight).at(zero)
-        return SvmPerfState(start, zero, no_planes(planes, columns, dtype), weight)
+        start = self.problem(data, weight).at(zero)
+        state = SvmPerfState(start, zero, no_planes(self.planes, columns, dtype), weight)
+        return jax.tree.map(jnp.array, state)  # each array its own
 
-    def update(state, batch):
+    def update(self, state: SvmPerfState, batch: Batch) -> tuple[SvmPerfState, Info]:
         best, minimiser, bundle, weight = state
-        problem = problem_of(batch, weight)
+        problem = self.problem(batch, weight)
         w = problem.at(minimiser)
         bundle, minimiser = add_plane(problem.lam, bundle, *problem.plane(w.response))
         is_better = problem.objective(w) < problem.objective(best)
@@ -112,5 +111,3 @@ def svm_perf(
         residual = relative_gap(problem, bundle, new)
         info = info_of(problem, best, new, residual, 2)
         return SvmPerfState(new, minimiser, bundle, weight), info
-
-    return bundle_solver(init, update, loss, bias, classes)

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+from typing import Any, Literal
+
 import optax
 
+from ..._node import node, positive
 from ...averaging import average_iterates
 from ...checks import integer
-from ...engines.gradient_descent import descent, gradient
+from ...engines.gradient_descent import GradientSolver, descent
 from ...losses import hinge
-from ...recipe import check_positive, solver
 from ...samplers import epochs
 from ...schedules import averaged_sgd
-from ...types import Loss, Solver
+from ...types import Loss
 
 
-@solver
-def asgd(
-    lam: float,
-    *,
-    loss: Loss = hinge,
-    average_from: int = 10_000,
-    bias: str = "none",
-    bias_rate: float = 0.01,
-) -> Solver:
+@node
+class asgd(GradientSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by averaged SGD with long steps.
 
         eta0 = min(lam^(-1/4), 1/lam)
@@ -61,12 +57,21 @@ def asgd(
     Reference: W. Xu, Towards optimal one pass large scale learning with averaged stochastic
         gradient descent, arXiv 1107.2490, 2011; L. Bottou, svmasgd, 2010.
     """
-    check_positive(lam=lam)
-    check_positive(bias_rate=bias_rate)
-    integer("average_from", average_from, 0)
-    step = optax.scale_by_learning_rate(averaged_sgd(lam, average_from))
-    bias_step = optax.chain(step, optax.scale(bias_rate))
-    tx = optax.chain(
-        descent(lam, step, bias, bias_step=bias_step), average_iterates(start=average_from)
-    )
-    return gradient(loss, tx, bias=bias, sampler=epochs(1))
+
+    lam: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    average_from: int = 10_000
+    bias: Literal["none", "feature", "free"] = "none"
+    bias_rate: float = positive(default=0.01)
+
+    sampler = epochs(1)
+
+    def check(self) -> None:
+        integer("average_from", self.average_from, 0)
+
+    def chain(self, stats: Any) -> optax.GradientTransformation:
+        step = optax.scale_by_learning_rate(averaged_sgd(self.lam, self.average_from))
+        bias_step = optax.chain(step, optax.scale(self.bias_rate))
+        tx = descent(self.lam, step, self.bias, bias_step=bias_step)
+        return optax.chain(tx, average_iterates(start=self.average_from))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import optax
 
+from ..._node import node, positive, register
 from ...averaging import average_iterates
-from ...checks import MOST_COUNT, is_whole, shown
-from ...engines.gradient_descent import descent, gradient
+from ...checks import integer
+from ...engines.gradient_descent import GradientSolver, descent
 from ...losses import hinge
 from ...numerics import sqnorms
 from ...projections import ball, keep, product
-from ...recipe import check_choice, check_positive, register, solver
 from ...schedules import inverse_sqrt, inverse_time
-from ...types import Array, Batch, Loss, Solver
+from ...types import Array, Batch, Loss
 
 
 @register("AssetSet")
@@ -68,16 +70,8 @@ def measure(data: Batch, lam: float, loss: Loss, intercept: bool) -> AssetSet:
     return AssetSet(radius, bound, jnp.where(first > 0, first, jnp.ones_like(first)))
 
 
-def _check_start(average_from: int) -> None:
-    if not is_whole(average_from, 0):
-        raise ValueError(
-            f"average_from must be a whole number of steps of at least 0, {MOST_COUNT} at most, "
-            f"got {shown(average_from)}"
-        )
-
-
-@solver
-def asset(lam: float, *, loss: Loss = hinge, average_from: int = 0, bias: str = "free") -> Solver:
+@node
+class asset(GradientSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by robust stochastic approximation.
 
     b is not regularised.
@@ -126,33 +120,32 @@ def asset(lam: float, *, loss: Loss = hinge, average_from: int = 0, bias: str = 
         Lan, A. Shapiro, Robust stochastic approximation approach to stochastic programming, SIAM J.
         Optimization 19, 2009.
     """
-    check_positive(lam=lam)
-    check_choice("bias", bias, ("free", "none"))
-    _check_start(average_from)
-    free = bias == "free"
 
-    def chain(bounds):
-        def eta(count):
-            return jnp.minimum(
-                inverse_sqrt(bounds.first)(count), 1 / jnp.asarray(lam, bounds.first.dtype)
-            )
+    lam: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    average_from: int = 0
+    bias: Literal["free", "none"] = "free"
 
-        projections = {"w": ball(bounds.radius)} | (
-            {"b": lambda b: jnp.clip(b, -bounds.bound, bounds.bound)} if free else {}
+    def check(self) -> None:
+        integer("average_from", self.average_from, 0)
+
+    def stats(self, data: Batch) -> AssetSet:
+        return measure(data, self.lam, self.loss, intercept=self.bias == "free")
+
+    def chain(self, stats: Any) -> optax.GradientTransformation:
+        eta = lambda count: jnp.minimum(
+            inverse_sqrt(stats.first)(count), 1 / jnp.asarray(self.lam, stats.first.dtype)
         )
-        return optax.chain(
-            descent(lam, optax.scale_by_learning_rate(eta), bias),
-            keep(product(projections)),
-            average_iterates(start=average_from, weights=lambda since: eta(since + average_from)),
-        )
-
-    return gradient(
-        loss, chain, bias=bias, data_stats=lambda data: measure(data, lam, loss, intercept=free)
-    )
+        projections = {"w": ball(stats.radius)}
+        if self.bias == "free":
+            projections["b"] = lambda b: jnp.clip(b, -stats.bound, stats.bound)
+        step = descent(self.lam, optax.scale_by_learning_rate(eta), self.bias)
+        return optax.chain(step, keep(product(projections)), _average(eta, self.average_from))
 
 
-@solver
-def asset_star(lam: float, *, loss: Loss = hinge, average_from: int | None = None) -> Solver:
+@node
+class asset_star(GradientSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i>, y_i) by steps 1/(lam j) in a ball; no intercept.
 
         eta_j = 1/(lam j),   j = 1, 2, ...
@@ -186,21 +179,26 @@ def asset_star(lam: float, *, loss: Loss = hinge, average_from: int | None = Non
     Reference: S. Lee, S. Wright, ASSET, ICPRAM 2012, section 3 (ASSET*); the step: S.
         Shalev-Shwartz, Y. Singer, N. Srebro, Pegasos, ICML 2007.
     """
-    check_positive(lam=lam)
-    if average_from is not None:
-        _check_start(average_from)
-    eta = inverse_time(1 / lam)
 
-    def chain(bounds):
-        steps = (
-            descent(lam, optax.scale_by_learning_rate(eta), "none"),
-            keep(product({"w": ball(bounds.radius)})),
-        )
-        if average_from is None:
-            return optax.chain(*steps)
-        return optax.chain(
-            *steps,
-            average_iterates(start=average_from, weights=lambda since: eta(since + average_from)),
-        )
+    lam: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    average_from: int | None = None
 
-    return gradient(loss, chain, data_stats=lambda data: measure(data, lam, loss, intercept=False))
+    def check(self) -> None:
+        if self.average_from is not None:
+            integer("average_from", self.average_from, 0)
+
+    def stats(self, data: Batch) -> AssetSet:
+        return measure(data, self.lam, self.loss, intercept=False)
+
+    def chain(self, stats: Any) -> optax.GradientTransformation:
+        eta, start = inverse_time(1 / self.lam), self.average_from
+        step = descent(self.lam, optax.scale_by_learning_rate(eta), "none")
+        tail = () if start is None else (_average(eta, start),)
+        return optax.chain(step, keep(product({"w": ball(stats.radius)})), *tail)
+
+
+def _average(eta: Callable, start: int) -> optax.GradientTransformation:
+    """The mean of the iterates from step `start` on, weighted by their step lengths."""
+    return average_iterates(start, lambda since: eta(since + start))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from ...engines.gradient_descent import gradient, regularised
+from ..._node import node, positive, register
+from ...engines.gradient_descent import GradientSolver, regularised
 from ...losses import hinge
-from ...recipe import check_positive, register, solver
 from ...samplers import epochs
 from ...schedules import bottou
-from ...types import Array, Loss, Solver
+from ...types import Array, Loss
 
 
 @register("AddThenShrinkState")
@@ -23,10 +24,8 @@ class AddThenShrinkState(NamedTuple):
     count: Array  # type: ignore[assignment]  # ()  int32
 
 
-@solver
-def bottou_sgd(
-    lam: float, *, loss: Loss = hinge, bias: str = "none", bias_rate: float = 0.01
-) -> Solver:
+@node
+class bottou_sgd(GradientSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by SGD with the schedule of SVMSGD2.
 
         eta0 = min(lam^(-1/4), 1/lam),   t0 = 1/(eta0 lam)
@@ -63,9 +62,17 @@ def bottou_sgd(
     Reference: L. Bottou, svmsgd, 2007 (leon.bottou.org/projects/sgd); J. Rupnik, SiKDD 2008,
         section 4.
     """
-    check_positive(lam=lam)
-    check_positive(bias_rate=bias_rate)
-    return gradient(loss, add_then_shrink(lam, bias, bias_rate), bias=bias, sampler=epochs(1))
+
+    lam: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["none", "feature", "free"] = "none"
+    bias_rate: float = positive(default=0.01)
+
+    sampler = epochs(1)
+
+    def chain(self, stats: Any) -> optax.GradientTransformation:
+        return add_then_shrink(self.lam, self.bias, self.bias_rate)
 
 
 def add_then_shrink(lam: float, bias: str, bias_rate: float) -> optax.GradientTransformation:

@@ -20,10 +20,9 @@ from ...numerics import (
     listed_entries,
     pack_lists,
     row_loops,
-    shards,
 )
 from ...numerics.sparse_products import walk_row
-from ...types import LANE_WIDTH, Array, Batch, SparseRows
+from ...types import LANE_WIDTH, Array, SparseRows
 
 
 @functools.partial(
@@ -141,18 +140,6 @@ def has_sparse_columns(x: Any) -> bool:
     if not isinstance(x, SparseRows):
         return False
     return can_be_packed(x) or (x.offsets is not None and not is_traced(x))
-
-
-def layout_of(constant: bool, by_matrix: Callable) -> Callable:
-    """The layout (data) -> data, by columns unless `by_matrix` says that X'SX is formed of rows."""
-
-    def layout(data: Batch) -> Batch:
-        if by_matrix(data.x) or shards(data.y.shape[0]) > 1:
-            return data
-        x: Any = by_columns(data.x, constant)
-        return data._replace(x=x)
-
-    return layout
 
 
 def _packed_columns(x: SparseRows, constant: bool) -> SparseRows:

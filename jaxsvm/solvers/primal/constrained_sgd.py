@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 
 from ... import spaces
-from ...engines.online_learning import Move, online
+from ..._node import node, positive
+from ...engines.online_learning import Move, OnlineSolver
 from ...kernels import Kernel
 from ...losses import hinge
 from ...projections import shorten
-from ...recipe import check_positive, solver
-from ...types import Solver
+from ...types import Array, Batch, Space, State
 
 
-@solver
-def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
+@node
+class constrained_sgd(OnlineSolver):
     """Minimise mean_i max(0, 1 - y_i <w, phi(x_i)>) over |w| <= radius, without bias.
 
         V = {i in batch: y_i <w, phi(x_i)> < 1}
@@ -50,25 +52,29 @@ def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
         ICML 2012, section 5; M. Zinkevich, Online convex programming, ICML 2003.
     """
-    check_positive(radius=radius)
-    space = spaces.averaged(spaces.space_for(kernel))
 
-    def init(data):
-        sqnorms = jnp.where(data.weight > 0, space.sqnorm(data.x), jnp.zeros_like(data.weight))
+    radius: float = positive()
+    kernel: Kernel | None = None
+
+    @property
+    def space(self) -> Space:
+        return spaces.averaged(spaces.space_for(self.kernel))
+
+    def start(self, data: Batch) -> State:
+        sqnorms = self.space.sqnorm(data.x)
+        sqnorms = jnp.where(data.weight > 0, sqnorms, jnp.zeros_like(data.weight))
         R = jnp.sqrt(jnp.max(sqnorms))
         return jnp.zeros((), sqnorms.dtype), jnp.where(R > 0, R, jnp.ones_like(R))
 
-    def rule(numbers, score, batch, share, gram, t):
-        sqnorm, R = numbers  # |w|^2, R
-        eta = radius / (R * jnp.sqrt(t.astype(score.dtype) + 1))
-        violates = batch.y * score < 1
-        move = jnp.where(violates, eta * batch.y * share, jnp.zeros_like(score))
+    def rule(
+        self, state: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array
+    ) -> tuple[State, Move]:
+        sqnorm, R = state  # |w|^2, R
+        eta = self.radius / (R * jnp.sqrt(t.astype(score.dtype) + 1))
+        move = jnp.where(batch.y * score < 1, eta * batch.y * share, jnp.zeros_like(score))
         sqnorm_new = jnp.maximum(
             sqnorm + 2 * jnp.dot(move, score) + jnp.dot(move, jnp.dot(gram(), move)), 0
         )
-        factor = shorten(sqnorm_new, radius)
-        return (sqnorm_new * factor * factor, R), Move(
-            1 - factor, factor * move, hinge.value(score, batch.y)
-        )
-
-    return online(init, rule, space)
+        factor = shorten(sqnorm_new, self.radius)
+        change = Move(1 - factor, factor * move, hinge.value(score, batch.y))
+        return (sqnorm_new * factor * factor, R), change

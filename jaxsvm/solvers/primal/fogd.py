@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 from ... import spaces
-from ...engines.online_learning import ogd_rule, online
-from ...recipe import check_positive, solver
-from ...samplers import epochs
-from ...types import Solver
+from ..._node import node, positive
+from ...engines.online_learning import DescentSolver
+from ...types import Solver, Wrapper
 from ...wrappers import on_features
 
 
-@solver
-def fogd(eta: float, phi: Callable) -> Solver:
+@node
+class fogd(Wrapper):
     """Minimise the hinge by online gradient descent with a constant step, on the features of a map.
 
         w = w + eta [y_i <w, phi(x_i)> < 1] y_i phi(x_i)
@@ -44,6 +43,22 @@ def fogd(eta: float, phi: Callable) -> Solver:
     Reference: J. Lu, S. Hoi, J. Wang, P. Zhao, Z. Liu, Large scale online kernel learning, JMLR 17,
         2016, algorithm 1.
     """
-    check_positive(eta=eta)
+
+    eta: float = positive()
+    phi: Any
+
+    def check(self) -> None:
+        _ = self.inner  # which refuses what it cannot be made of
+
+    @property
+    def inner(self) -> Solver:  # type: ignore[override]  # worked out
+        return on_features(self.phi, _linear_descent(self.eta))
+
+
+@node
+class _linear_descent(DescentSolver):
+    """The same on features."""
+
+    eta: float
+
     space = spaces.averaged(spaces.linear(), of="moves")
-    return on_features(phi, online(lambda data: (), ogd_rule(eta), space, sampler=epochs(1)))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ...engines.online_learning import online, pegasos_rule
+from ..._node import node, positive
+from ...engines.online_learning import PegasosSolver
 from ...kernels import Kernel
-from ...recipe import check_positive, solver
-from ...spaces.kernel_expansion import expansion
-from ...types import Solver
+from ...spaces import expansion
+from ...types import Space
 
 
-@solver
-def kernel_pegasos(lam: float, kernel: Kernel) -> Solver:
+@node
+class kernel_pegasos(PegasosSolver):
     """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) over a kernel's space.
 
     There is no bias.
@@ -45,7 +45,10 @@ def kernel_pegasos(lam: float, kernel: Kernel) -> Solver:
     Reference: S. Shalev-Shwartz, Y. Singer, N. Srebro, A. Cotter, Pegasos, Mathematical Programming
         127, 2011, section 4, figure 3.
     """
-    check_positive(lam=lam)
 
-    rule, scale = pegasos_rule(lam)
-    return online(lambda data: (), rule, expansion(kernel), scale=scale)
+    lam: float = positive()
+    kernel: Kernel
+
+    @property
+    def space(self) -> Space:
+        return expansion(self.kernel)

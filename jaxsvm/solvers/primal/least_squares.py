@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..._node import cast, node, positive, register
 from ...checks import integer
 from ...engines.moments import Moments, add_joint, check_columns, joint_rows, no_moments
 from ...models import Linear, OneVsRest
 from ...numerics import accum_dtype, count, dot, in_double
-from ...recipe import cast, check_choice, check_positive, fields_of, register, sampler, solver
-from ...samplers import epochs
-from ...types import Array, Batch, Hooks, Info, Sampler, Solver, SparseRows
+from ...samplers import EpochsState, epochs
+from ...types import Array, Batch, Info, Sampler, Solver, SparseRows
 
 ROWS = 4096  # of a step, at most
+PASSES = epochs(ROWS, shuffle=False)
 
 
 @register("LeastSquaresState")
@@ -34,19 +36,22 @@ class LeastSquaresState(NamedTuple):
         return "rows", "numbers"
 
 
-@sampler
-def in_order() -> Sampler:
+@node
+class in_order(Sampler):
     """Passes over the rows in their order, up to 4,096 rows a step; all where there are fewer."""
-    passes = fields_of(epochs(ROWS, shuffle=False))
 
-    def draw(state, t, count):
-        return passes.draw(state, t, count)[:, : state.rows.shape[0]]
+    def init(self, key: Array, data: Batch) -> EpochsState:
+        return PASSES.init(key, data)
 
-    return passes._replace(draw=draw, rows=lambda n: min(ROWS, n))
+    def draw(self, state: EpochsState, t: Any, count: int) -> Array:
+        return PASSES.draw(state, t, count)[:, : state.rows.shape[0]]
+
+    def rows(self, n: int) -> int:
+        return min(ROWS, n)
 
 
-@solver
-def least_squares(lam: float, *, bias: str = "free", classes: int | None = None) -> Solver:
+@node
+class least_squares(Solver):
     """Minimise lam/2 |w|^2 + mean_i (<w, x_i> + b - y_i)^2 / 2 from sums over the rows.
 
     An update adds the moments of its rows; `model` solves one system. With weights k_i of sum n,
@@ -95,60 +100,67 @@ def least_squares(lam: float, *, bias: str = "free", classes: int | None = None)
         variances, 1979, for the sums; J. Suykens, J. Vandewalle, Least squares support vector
         machine classifiers, Neural Processing Letters 9, 1999.
     """
-    check_positive(lam=lam)
-    check_choice("bias", bias, ("free", "none", "feature"))
-    if classes is not None:
-        integer("classes", classes, 2)
-    targets = 1 if classes is None else classes
 
-    def init(key, data):
+    lam: float = positive()
+    _: KW_ONLY
+    bias: Literal["free", "none", "feature"] = "free"
+    classes: int | None = None
+
+    sampler = in_order()
+    iterates_to = 0.0
+
+    def check(self) -> None:
+        if self.classes is not None:
+            integer("classes", self.classes, 2)
+
+    @property
+    def targets(self) -> Any:
+        return "real" if self.classes is None else self.classes
+
+    @property
+    def outputs(self) -> int:
+        """The number of targets of a row."""
+        return 1 if self.classes is None else self.classes
+
+    def init(self, key: Array, data: Batch) -> LeastSquaresState:
         check_columns("least_squares", data.x)
         dtype = accum_dtype(data.x)
-        q = data.x.shape[-1] + (bias == "feature") + targets
-        shift = _mean(data, dtype, classes) if bias == "free" else jnp.zeros(q, dtype)
+        q = data.x.shape[-1] + (self.bias == "feature") + self.outputs
+        is_free = self.bias == "free"
+        shift = _mean(data, dtype, self.classes) if is_free else jnp.zeros(q, dtype)
         zero = jnp.zeros((), jnp.int32)
         return LeastSquaresState(no_moments(q, dtype), shift, count(data.weight > 0), zero)
 
-    def update(state, batch):
-        dtype = state.shift.dtype
+    def update(self, state: LeastSquaresState, batch: Batch) -> tuple[LeastSquaresState, Info]:
+        dtype, how = state.shift.dtype, (self.classes, self.bias)
         y, weight = batch.y.astype(dtype), batch.weight.astype(dtype)
-        moments = add_joint(state.moments, batch.x, y, weight, state.shift, classes, bias)
+        moments = add_joint(state.moments, batch.x, y, weight, state.shift, *how)
         live = count(weight > 0)
         read = state.read + jnp.minimum(live, state.rows - state.read)
         left = (state.rows - read).astype(dtype) / jnp.maximum(state.rows, 1).astype(dtype)
-        square = jnp.ones_like(y) if classes else jnp.where(weight > 0, y * y, 0)
-        p = state.shift.shape[0] - targets
+        square = jnp.ones_like(y) if self.classes else jnp.where(weight > 0, y * y, 0)
         info = Info(
             loss=dot(weight, square) / 2 / jnp.maximum(live, 1).astype(dtype),
             residual=left,
             progress=jnp.zeros_like(y),
             index=batch.index,
-            support=jnp.full((), batch.x.shape[-1] * targets, jnp.int32),
-            evals=live.astype(dtype) * (p + targets),
+            support=jnp.full((), batch.x.shape[-1] * self.outputs, jnp.int32),
+            evals=live.astype(dtype) * state.shift.shape[0],
         )
         return LeastSquaresState(moments, state.shift, state.rows, read), info
 
-    def model(state, data=None):
-        p = state.shift.shape[0] - targets
-        w = _solution(state.moments, p, jnp.asarray(cast(lam, state.shift.dtype)))  # (p, k)
+    def model(self, state: LeastSquaresState, data: Batch | None = None) -> Linear | OneVsRest:
+        p, dtype = state.shift.shape[0] - self.outputs, state.shift.dtype
+        w = _solution(state.moments, p, jnp.asarray(cast(self.lam, dtype)))  # (p, k)
         mean = state.moments.mean + state.shift
-        b = jnp.zeros(targets, w.dtype)
-        if bias == "feature":
+        b = jnp.zeros(self.outputs, w.dtype)
+        if self.bias == "feature":
             w, b = w[:-1], w[-1]
-        if bias == "free":
+        if self.bias == "free":
             b = mean[p:] - dot(mean[:p], w)
-        if classes is None:
-            return Linear(w[:, 0], b[0], bias)
-        return OneVsRest(Linear(w.T, b, bias), (True, True))
-
-    return Solver(
-        init,
-        update,
-        model,
-        in_order(),
-        targets="real" if classes is None else classes,
-        hooks=Hooks(tol=0.0),
-    )
+        if self.classes is None:
+            return Linear(w[:, 0], b[0], self.bias)
+        return OneVsRest(Linear(w.T, b, self.bias), (True, True))
 
 
 def _mean(data: Batch, dtype: jnp.dtype, classes: int | None) -> Array:

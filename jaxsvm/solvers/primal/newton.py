@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..._node import cast, node, positive, register
 from ...checks import check_whole, shown
 from ...implicit import linear_solution
 from ...losses import squared_hinge
@@ -23,10 +25,9 @@ from ...numerics import (
     solve_normal,
     system_for,
 )
-from ...recipe import as_static, cast, check_choice, check_positive, register, solver, unwrap_static
 from ...risks import couples_rows, is_smooth, second_order_of
 from ...samplers import whole
-from ...types import AnyLoss, Array, Hooks, Info, Solver, SparseRows
+from ...types import AnyLoss, Array, Batch, Info, JointLoss, Solver, SparseRows
 
 MOST_ROUNDS = 1000
 TOL = 1e-6  # default tolerance of the duality gap, relative to the objective
@@ -199,16 +200,8 @@ def _searched_change(
     return objective.step_length(point, direction, rate) * direction, products
 
 
-@solver
-def newton(
-    lam: float,
-    *,
-    loss: AnyLoss = squared_hinge,
-    bias: str = "none",
-    system: str | None = None,
-    tol: float | None = None,
-    rounds: float = 100.0,
-) -> Solver:
+@node
+class newton(Solver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by Newton's method.
 
         g = lam w + sum_i share_i slope_i x_i,   H = lam I + sum_i share_i curvature_i x_i x_i'
@@ -264,36 +257,64 @@ def newton(
         for large-scale logistic regression, JMLR 9, 2008; C.-P. Lee, C.-J. Lin, Large-scale linear
         RankSVM, Neural Computation 26, 2014.
     """
-    tol = TOL if tol is None else tol
-    check_positive(lam=lam, tol=tol)
-    check_choice("bias", bias, ("none", "feature", "free"))
-    if system is not None:
-        check_choice("system", system, ("cholesky", "cg", "eigen"))
-    check_whole("rounds", rounds, most=MOST_ROUNDS)
-    if not is_smooth(loss):
-        raise ValueError(
-            "newton needs a loss with a continuous slope, such as losses.squared_hinge, "
-            f"smooth_hinge, logistic or rank_squared_hinge, got {shown(loss)}"
-        )
-    if couples_rows(loss):
-        _check_joint(loss, bias, system)
-    constant = bias != "none"
 
-    def init(key, data):
+    lam: float = positive()
+    _: KW_ONLY
+    loss: AnyLoss = squared_hinge
+    bias: Literal["none", "feature", "free"] = "none"
+    system: Literal["cholesky", "cg", "eigen"] | None = None
+    tol: float | None = positive(default=None)
+    rounds: float = 100.0
+
+    needs_all_rows = True
+    sampler = whole()
+
+    def check(self) -> None:
+        check_whole("rounds", self.rounds, most=MOST_ROUNDS)
+        if not is_smooth(self.loss):
+            raise ValueError(
+                "newton needs a loss with a continuous slope, such as losses.squared_hinge, "
+                f"smooth_hinge, logistic or rank_squared_hinge, got {shown(self.loss)}"
+            )
+        if not couples_rows(self.loss):
+            return
+        if self.bias == "free":
+            raise ValueError(f"{shown(self.loss)} does not depend on a free bias: take bias='none'")
+        if self.system not in (None, "cg"):
+            raise ValueError(
+                f"{shown(self.loss)} couples rows, so that its systems are not formed: take "
+                f"system='cg', got {self.system!r}"
+            )
+
+    @property
+    def targets(self) -> str:
+        return "labels" if self.loss.labels else "real"
+
+    @property
+    def iterates_to(self) -> Any:
+        return TOL if self.tol is None else self.tol
+
+    def layout(self, data: Batch) -> Batch:
+        return packed_by_reference(data)
+
+    def validate(self, data: Batch) -> None:
+        if isinstance(self.loss, JointLoss):
+            self.loss.validate(data)
+
+    def init(self, key: Array, data: Batch) -> NewtonState:
         dtype = accum_dtype(data.x)
-        v = jnp.zeros(data.x.shape[-1] + constant, dtype)
-        return NewtonState(v, data.weight.astype(dtype), jnp.zeros((), jnp.int32))
+        v = jnp.zeros(data.x.shape[-1] + (self.bias != "none"), dtype)
+        return NewtonState(v, jnp.array(data.weight, dtype), jnp.zeros((), jnp.int32))
 
-    def update(state, batch):
-        dtype, static_loss = state.v.dtype, as_static(loss)
-        numbers = cast((lam, tol, rounds, static_loss), dtype)
+    def update(self, state: NewtonState, batch: Batch) -> tuple[NewtonState, Info]:
+        numbers = cast((self.lam, self.iterates_to, self.rounds, self.loss), state.v.dtype)
         state, batch, numbers = jax.tree.map(lax.stop_gradient, (state, batch, numbers))
-        strength, limit, most, static_loss = numbers
+        lam, limit, most, loss = numbers
         most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
-        risk = second_order_of(unwrap_static(static_loss), batch._replace(weight=state.weight))
-        objective = Objective(batch.x, _ridge(strength, state.v, bias), risk, bias)
+        risk = second_order_of(loss, batch._replace(weight=state.weight))
+        objective = Objective(batch.x, _ridge(lam, state.v, self.bias), risk, self.bias)
         first, zero = objective.at(state.v), jnp.zeros((), jnp.int32)
-        form = "centred" if couples_rows(loss) else system or system_for(batch.x)
+        form = "centred" if couples_rows(loss) else self.system or system_for(batch.x)
         search = _minimise(objective, Search(zero, first, zero > 0, zero + 1), limit, form, most)
         last, n = search.point, batch.y.shape[0]
         info = Info(
@@ -306,32 +327,13 @@ def newton(
         )
         return NewtonState(last.v, state.weight, state.steps + search.steps), info
 
-    def model(state, data=None):
-        w, b = (state.v[:-1], state.v[-1]) if constant else (state.v, jnp.zeros((), state.v.dtype))
+    def model(self, state: NewtonState, data: Batch | None = None) -> Linear:
+        w, b = state.v, jnp.zeros((), state.v.dtype)
+        if self.bias != "none":
+            w, b = w[:-1], w[-1]
         if data is not None:
-            w, b = linear_solution(w, b, data, lam, loss, bias)
-        return Linear(w, b, bias)
-
-    return Solver(
-        init,
-        update,
-        model,
-        whole(),
-        True,
-        targets="labels" if loss.labels else "real",
-        hooks=Hooks(tol=tol, layout=packed_by_reference, validate=getattr(loss, "validate", None)),
-    )
-
-
-def _check_joint(loss: AnyLoss, bias: str, system: str | None) -> None:
-    """Raise for options that a loss of all rows together does not have."""
-    if bias == "free":
-        raise ValueError(f"{shown(loss)} does not depend on a free bias: take bias='none'")
-    if system not in (None, "cg"):
-        raise ValueError(
-            f"{shown(loss)} couples rows, so that its systems are not formed: take system='cg', "
-            f"got {system!r}"
-        )
+            w, b = linear_solution(w, b, data, self.lam, self.loss, self.bias)
+        return Linear(w, b, self.bias)
 
 
 def _ridge(lam: Array, v: Array, bias: str) -> Array:

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from ...engines.gradient_descent import ball, descent, gradient
+from ..._node import between, node, positive, register
+from ...engines.gradient_descent import GradientSolver, ball, descent
 from ...losses import hinge
 from ...projections import keep
-from ...recipe import check_nonnegative, check_positive, register, solver
 from ...schedules import inverse_sqrt, inverse_time
-from ...types import Array, Loss, Solver
-from .scaled import for_sparse_rows
+from ...types import Array, Loss
+from .scaled import ScaledSteps
 
 
-@solver
-def pegasos(
-    lam: float,
-    *,
-    loss: Loss = hinge,
-    project: bool = True,
-    bias: str = "none",
-    advance_on_violation: bool = False,
-    offset: float | None = None,
-) -> Solver:
+@node
+class pegasos(GradientSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i>, y_i) by stochastic subgradients.
 
         V = {i in batch: y_i <w, x_i> < 1}                     (hinge; other losses by their slope)
@@ -74,24 +67,29 @@ def pegasos(
         J. Rupnik, Stochastic subgradient approach for solving linear support vector machines, SiKDD
         2008, sections 3.2, 4.5.
     """
-    check_positive(lam=lam)
-    if offset is not None:
-        check_nonnegative(offset=offset)
-    schedule = inverse_time(1 / lam, 0 if offset is None else offset)
-    scale_by_schedule = when_active if advance_on_violation else optax.scale_by_learning_rate
-    step, bias_step = scale_by_schedule(schedule), scale_by_schedule(inverse_sqrt(1.0))
-    tx = descent(lam, step, bias, bias_step=bias_step if bias == "free" else None)
-    if project:
-        tx = optax.chain(tx, keep(ball(1 / jnp.sqrt(lam), bias)))
-    return for_sparse_rows(
-        gradient(loss, tx, bias=bias),
-        loss,
-        lam,
-        bias=bias,
-        offset=0 if offset is None else offset,
-        project=project,
-        advance_on_violation=advance_on_violation,
-    )
+
+    lam: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    project: bool = True
+    bias: Literal["none", "feature", "free"] = "none"
+    advance_on_violation: bool = False
+    offset: float | None = between(0.0, default=None)
+
+    def chain(self, stats: Any) -> optax.GradientTransformation:
+        scale = when_active if self.advance_on_violation else optax.scale_by_learning_rate
+        step = scale(inverse_time(1 / self.lam, 0 if self.offset is None else self.offset))
+        bias_step = scale(inverse_sqrt(1.0)) if self.bias == "free" else None
+        tx = descent(self.lam, step, self.bias, bias_step=bias_step)
+        if self.project:
+            tx = optax.chain(tx, keep(ball(1 / jnp.sqrt(self.lam), self.bias)))
+        return tx
+
+    @property
+    def sparse_steps(self) -> ScaledSteps:
+        offset = 0 if self.offset is None else self.offset
+        how = offset, self.project, self.advance_on_violation
+        return ScaledSteps(self.loss, self.lam, self.bias, *how)
 
 
 @register("ActiveState")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..._node import between, cast, node, positive, register
 from ...checks import check_whole, shown
 from ...engines.coordinate_descent import put_row, row_at, visiting_stride
 from ...implicit import linear_solution
@@ -24,24 +26,14 @@ from ...numerics import (
     fast_max,
     map_on_cpu,
     pairwise_sum,
+    shards,
     weighted_gram,
 )
 from ...objectives.elastic import elastic_gap
-from ...recipe import (
-    as_static,
-    cast,
-    check_choice,
-    check_positive,
-    check_share,
-    register,
-    require,
-    solver,
-    unwrap_static,
-)
-from ...risks import couples_rows, is_smooth
+from ...risks import is_smooth
 from ...samplers import whole
-from ...types import Array, Hooks, Info, Loss, Solver, SparseRows
-from .columns import Columns, add_columns, by_columns, has_sparse_columns, layout_of, listed
+from ...types import Array, Batch, Info, Loss, Scalar, Solver, SparseRows, require
+from .columns import Columns, add_columns, by_columns, has_sparse_columns, listed
 
 TOL = 1e-4  # default relative duality gap
 MOST_ROUNDS = 1000
@@ -111,8 +103,8 @@ class Objective(NamedTuple):
     x: Any  # Rows or Columns
     y: Array
     share: Array
-    l1: Array
-    l2: Array
+    l1: Scalar
+    l2: Scalar
     loss: Loss
 
     def penalty(self, v: Array) -> Array:
@@ -131,7 +123,7 @@ class Objective(NamedTuple):
         curvature: Any = self.loss.curvature  # not None, see `is_smooth`
         curvature = self.share * curvature(score, self.y)
         grad = self.x.products(slope)
-        numbers = self.share, self.loss, self.l1, self.l2
+        numbers: Any = self.share, self.loss, self.l1, self.l2
         gap, value = elastic_gap(v, score, grad, self.y, *numbers)
         residual = gap / jnp.maximum(value, jnp.finfo(value.dtype).tiny)
         return Point(v, score, slope, curvature, grad, value, residual)
@@ -152,7 +144,7 @@ class Objective(NamedTuple):
         return jnp.sign(t) * jnp.maximum(jnp.abs(t) - self.l1, 0) / total
 
 
-def _ridge_of(diagonal: Array, point: Point, l2: Array, damping: Array) -> Array:
+def _ridge_of(diagonal: Array, point: Point, l2: Scalar, damping: Array) -> Array:
     """What the model adds to the curvature of each column, (p,).
 
     A column without curvature gets the size of its derivative, for a step of about one unit.
@@ -386,17 +378,8 @@ def _minimise(objective: Objective, v: Array, tol: Array, rounds: Array) -> Sear
     return lax.while_loop(should_continue, step, start)
 
 
-@solver
-def proximal_newton(
-    lam: float,
-    *,
-    l1_ratio: float = 1.0,
-    loss: Loss = squared_hinge,
-    bias: str = "none",
-    system: str | None = None,
-    tol: float | None = None,
-    rounds: float = 100.0,
-) -> Solver:
+@node
+class proximal_newton(Solver):
     """Minimise l1 |w|_1 + l2/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i), whose w has many zeros.
 
         l1 = lam l1_ratio,   l2 = lam (1 - l1_ratio)
@@ -450,40 +433,66 @@ def proximal_newton(
         lasso with dual extrapolation, ICML 2018 (working sets); J. Lee, Y. Sun, M. Saunders,
         Proximal Newton-type methods for minimizing composite functions, SIAM J. Optim. 24, 2014.
     """
-    tol = TOL if tol is None else tol
-    check_positive(lam=lam, tol=tol)
-    check_share(l1_ratio)
-    check_choice("bias", bias, ("none", "feature"))
-    if system is not None:
-        check_choice("system", system, ("gram", "columns"))
-    check_whole("rounds", rounds, most=MOST_ROUNDS)
-    if couples_rows(loss) or not is_smooth(loss):
-        raise ValueError(
-            "proximal_newton needs a loss with a curvature, such as losses.squared_hinge, "
-            f"logistic or squared, got {shown(loss)}"
-        )
-    require(loss, "conjugate", "newton, whose penalty is the square of the norm")
-    constant = bias == "feature"
 
-    def by_matrix(x):
+    lam: float = positive()
+    _: KW_ONLY
+    l1_ratio: float = between(0.0, 1.0, default=1.0)
+    loss: Loss = squared_hinge
+    bias: Literal["none", "feature"] = "none"
+    system: Literal["gram", "columns"] | None = None
+    tol: float | None = positive(default=None)
+    rounds: float = 100.0
+
+    needs_all_rows = True
+    sampler = whole()
+
+    def check(self) -> None:
+        check_whole("rounds", self.rounds, most=MOST_ROUNDS)
+        if not is_smooth(self.loss):
+            raise ValueError(
+                "proximal_newton needs a loss with a curvature, such as losses.squared_hinge, "
+                f"logistic or squared, got {shown(self.loss)}"
+            )
+        require(self.loss, "conjugate", "newton, whose penalty is the square of the norm")
+
+    @property
+    def targets(self) -> str:
+        return "labels" if self.loss.labels else "real"
+
+    @property
+    def iterates_to(self) -> Any:
+        return TOL if self.tol is None else self.tol
+
+    @property
+    def constant(self) -> bool:
+        """Whether there is a constant feature 1."""
+        return self.bias == "feature"
+
+    def by_matrix(self, x: Any) -> bool:
+        """Whether X'SX is formed of such rows."""
         few = FEW_SPARSE if has_sparse_columns(x) else FEW
-        return x.shape[-1] + constant <= few if system is None else system == "gram"
+        return self.system == "gram" if self.system else x.shape[-1] + self.constant <= few
 
-    def init(key, data):
+    def layout(self, data: Batch) -> Batch:
+        if self.by_matrix(data.x) or shards(data.y.shape[0]) > 1:
+            return data
+        x: Any = by_columns(data.x, self.constant)
+        return data._replace(x=x)
+
+    def init(self, key: Array, data: Batch) -> ProximalNewtonState:
         dtype = accum_dtype(data.x)
-        v = jnp.zeros(data.x.shape[-1] + constant, dtype)
-        return ProximalNewtonState(v, data.weight.astype(dtype), jnp.zeros((), jnp.int32))
+        v = jnp.zeros(data.x.shape[-1] + self.constant, dtype)
+        return ProximalNewtonState(v, jnp.array(data.weight, dtype), jnp.zeros((), jnp.int32))
 
-    def update(state, batch):
+    def update(self, state: ProximalNewtonState, batch: Batch) -> tuple[ProximalNewtonState, Info]:
         dtype = state.v.dtype
         x: Any = batch.x
-        if isinstance(x, Columns) or not by_matrix(x):
-            x = by_columns(x, constant)
+        if isinstance(x, Columns) or not self.by_matrix(x):
+            x = by_columns(x, self.constant)
         else:
             x = x.toarray() if isinstance(x, SparseRows) else x
-        numbers = cast((lam, l1_ratio, tol, rounds, as_static(loss)), dtype)
-        arrays = jax.tree.map(lax.stop_gradient, (numbers, x, batch.y.astype(dtype), state))
-        risk, value, search = map_on_cpu(functools.partial(_run, constant))(*arrays)
+        arrays = cast(self, dtype), x, batch.y.astype(dtype), state
+        risk, value, search = map_on_cpu(_run)(*jax.tree.map(lax.stop_gradient, arrays))
         last = search.point
         info = Info(
             loss=risk,
@@ -495,35 +504,26 @@ def proximal_newton(
         )
         return ProximalNewtonState(last.v, state.weight, state.steps + search.steps), info
 
-    def model(state, data=None):
-        w, b = (state.v[:-1], state.v[-1]) if constant else (state.v, jnp.zeros((), state.v.dtype))
+    def model(self, state: ProximalNewtonState, data: Batch | None = None) -> Linear:
+        w, b = state.v, jnp.zeros((), state.v.dtype)
+        if self.constant:
+            w, b = w[:-1], w[-1]
         if data is not None:
-            data = data._replace(x=data.x.plain) if isinstance(data.x, Columns) else data
-            w, b = linear_solution(w, b, data, lam, loss, bias, l1_ratio=l1_ratio)
-        return Linear(w, b, bias)
-
-    return Solver(
-        init,
-        update,
-        model,
-        whole(),
-        True,
-        targets="labels" if loss.labels else "real",
-        hooks=Hooks(
-            tol=tol, layout=layout_of(constant, by_matrix), validate=getattr(loss, "validate", None)
-        ),
-    )
+            x: Any = data.x.plain if isinstance(data.x, Columns) else data.x
+            problem = data._replace(x=x), self.lam, self.loss, self.bias
+            w, b = linear_solution(w, b, *problem, l1_ratio=self.l1_ratio)
+        return Linear(w, b, self.bias)
 
 
 def _run(
-    constant: bool, numbers: tuple, x: Any, y: Array, state: ProximalNewtonState
+    solver: proximal_newton, x: Any, y: Array, state: ProximalNewtonState
 ) -> tuple[Array, Array, Search]:
     """The run of an update; with the risk and the objective before it."""
-    lam, l1_ratio, tol, rounds, static_loss = numbers
     share = state.weight / pairwise_sum(state.weight)
-    design = x if isinstance(x, Columns) else Rows(x.astype(state.v.dtype), constant)
-    l1, l2 = lam * l1_ratio, lam * (1 - l1_ratio)
-    objective = Objective(design, y, share, l1, l2, unwrap_static(static_loss))
+    design = x if isinstance(x, Columns) else Rows(x.astype(state.v.dtype), solver.constant)
+    l1, l2 = solver.lam * solver.l1_ratio, solver.lam * (1 - solver.l1_ratio)
+    objective = Objective(design, y, share, l1, l2, solver.loss)
     risk = objective.risk(design.scores(state.v))
-    most = jnp.clip(jnp.asarray(rounds), 1, MOST_ROUNDS).astype(jnp.int32)
-    return risk, risk + objective.penalty(state.v), _minimise(objective, state.v, tol, most)
+    most = jnp.clip(jnp.asarray(solver.rounds), 1, MOST_ROUNDS).astype(jnp.int32)
+    search = _minimise(objective, state.v, solver.iterates_to, most)
+    return risk, risk + objective.penalty(state.v), search

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...checks import integer, is_class_number
+from ..._node import static, struct
+from ...checks import check_choice, integer, is_class_number
 from ...engines.moments import add_joint, check_columns, joint_rows, no_moments
 from ...models import Linear, OneVsRest
 from ...numerics import accum_dtype, dot, fold_rows, in_double, is_traced
-from ...recipe import check_choice, static, struct
 from ...types import Array, Batch, SparseRows, check_weights
 
 BLOCK = 4096  # rows whose errors are computed at once

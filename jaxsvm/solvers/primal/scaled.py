@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from ..._node import register
 from ...checks import as_number
 from ...engines.gradient_descent import rows_in
 from ...models import Linear
 from ...numerics import accum_dtype, count, two_sum
-from ...recipe import register
-from ...types import Array, Info, Loss, Scalar, Solver, SparseRows
+from ...types import Array, Batch, Info, Loss, Scalar
 from .sparse_tables import add_outer, fold_columns, products_and_squares
 
 # The scale below which it is multiplied into the vector. For a mean, v is at most 2^8 times w, so
@@ -87,55 +87,42 @@ class ScaledState(NamedTuple):
         return w, None if self.b is None else jnp.where(is_empty, self.b, mean.b)
 
 
-def for_sparse_rows(
-    solver: Solver,
-    loss: Loss,
-    lam: Scalar,
-    *,
-    bias: str,
-    offset: Scalar,
-    project: bool,
-    advance_on_violation: bool,
-) -> Solver:
-    """The solver with the steps of Pegasos on scaled weights, where the rows are sparse.
+class ScaledSteps(NamedTuple):
+    """The steps of Pegasos on scaled weights, for sparse rows.
 
-        w = (1 - 1/(t + offset)) w - slope x / (lam (t + offset));   w = w min(1, r / |w|)
-
-    Args:
-        solver: for dense rows.
-        loss: of scores.
-        lam: regularisation.
-        bias: "none", "feature" or "free".
-        offset: as of `pegasos`.
-        project: onto the ball of radius r = 1/sqrt(lam).
-        advance_on_violation: as of `pegasos`.
+    w = (1 - 1/(t + offset)) w - slope x / (lam (t + offset));   w = w min(1, r / |w|)
     """
 
-    def init(key, data):
-        if not isinstance(data.x, SparseRows):
-            return solver.init(key, data)
+    loss: Loss  # of scores
+    lam: Scalar
+    bias: str  # "none", "feature" or "free"
+    offset: Scalar  # as of `pegasos`
+    project: bool  # onto the ball of radius r = 1/sqrt(lam)
+    advance_on_violation: bool  # as of `pegasos`
+
+    def init(self, data: Batch) -> ScaledState:
+        """The state before the first step."""
         dtype = accum_dtype(data.x)
         zero, one = jnp.zeros((), dtype), jnp.ones((), dtype)
         table = jnp.zeros((data.x.shape[1], 1), dtype)
-        b = None if bias == "none" else zero
+        b = None if self.bias == "none" else zero
         return ScaledState(table, one, zero, zero, zero, jnp.zeros((), jnp.int32), b, None)
 
-    def update(state, batch):
-        if not isinstance(state, ScaledState):
-            return solver.update(state, batch)
+    def update(self, state: ScaledState, batch: Batch) -> tuple[ScaledState, Info]:
+        """One step, as `Solver.update`."""
         table, scale, dtype = state.table, state.scale, state.table.dtype
         product, row_square = products_and_squares(table, batch.x)
         score = scale * product if state.b is None else scale * product + state.b
-        slope = loss.slope(score, batch.y)
+        slope = self.loss.slope(score, batch.y)
         # XLA treats the loop over steps of one row as small only while it has few operations.
         is_single = score.shape[0] == 1
         total = (lambda a: a[0]) if is_single else (lambda a: jnp.sum(a) / rows_in(batch))
         row_gradient = batch.weight * slope
         row_gradient = row_gradient if is_single else row_gradient / rows_in(batch)
         active = jnp.any(row_gradient != 0)
-        # The schedule 1 / (lam (count + 1 + offset)), and what it shrinks by.
-        before = state.count.astype(dtype) + jnp.asarray(as_number("offset", offset), dtype)
-        inverse_step = jnp.asarray(lam, dtype) * (before + 1)
+        # The schedule 1 / (self.lam (count + 1 + self.offset)), and what it shrinks by.
+        before = state.count.astype(dtype) + jnp.asarray(as_number("offset", self.offset), dtype)
+        inverse_step = jnp.asarray(self.lam, dtype) * (before + 1)
         # w is 0 before the first step, which shrinks it to 0: then any scale serves.
         drop = jnp.where(before > 0, -scale / (before + 1), 0)
         scale, scale_low = two_sum(scale, state.scale_compensation, drop)
@@ -145,29 +132,29 @@ def for_sparse_rows(
             columns = jnp.stack([coef, -state.mean.beta * coef], axis=1)
         table = add_outer(table, columns, batch.x)
         square, compensation = state.square, state.square_compensation
-        if project and is_single:
+        if self.project and is_single:
             gain = coef[0] * (2 * product[0] + coef[0] * row_square[0])
             square, compensation = two_sum(square, compensation, gain)
-        elif project:
+        elif self.project:
             square = jnp.sum(table[:, 0] ** 2)
         b = state.b
-        if bias == "feature":
+        if self.bias == "feature":
             b = before / (before + 1) * b - jnp.sum(row_gradient) / inverse_step
-        elif bias == "free":
+        elif self.bias == "free":
             rate = lax.rsqrt((state.count + 1).astype(dtype))
             b = b - rate * jnp.sum(row_gradient)
-        if project:
+        if self.project:
             norm_square = scale * scale * (square + compensation)
-            norm_square = norm_square + b * b if bias == "feature" else norm_square
-            factor = lax.rsqrt(jnp.maximum(norm_square * lam, 1))
+            norm_square = norm_square + b * b if self.bias == "feature" else norm_square
+            factor = lax.rsqrt(jnp.maximum(norm_square * self.lam, 1))
             scale, scale_low = scale * factor, scale_low * factor
-            b = factor * b if bias == "feature" else b
-        steps = active.astype(jnp.int32) if advance_on_violation else jnp.ones((), jnp.int32)
+            b = factor * b if self.bias == "feature" else b
+        steps = active.astype(jnp.int32) if self.advance_on_violation else jnp.ones((), jnp.int32)
         mean = None if state.mean is None else add_iterate(state.mean, scale, b)
         numbers = scale, scale_low, square, compensation
         new = normalise_scale(ScaledState(table, *numbers, state.count + steps, b, mean))
         info = Info(
-            loss=total(batch.weight * loss.value(score, batch.y)),
+            loss=total(batch.weight * self.loss.value(score, batch.y)),
             residual=total(batch.weight * jnp.abs(slope)),
             progress=jnp.zeros_like(score),
             index=batch.index,
@@ -176,13 +163,12 @@ def for_sparse_rows(
         )
         return new, info
 
-    def model(state, data=None):
-        if not isinstance(state, ScaledState):
-            return solver.model(state, data)
+    def model(self, state: ScaledState) -> Linear:
+        """The model of the iterate."""
         zero = jnp.zeros((), state.table.dtype)
-        return Linear(state.scale * state.table[:, 0], zero if state.b is None else state.b, bias)
-
-    return solver._replace(init=init, update=update, model=model)
+        return Linear(
+            state.scale * state.table[:, 0], zero if state.b is None else state.b, self.bias
+        )
 
 
 def add_iterate(mean: ScaledMean, scale: Array, b: Array | None) -> ScaledMean:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..._node import between, node, positive, register
 from ...models import Linear
 from ...numerics import (
     accum_dtype,
@@ -21,9 +23,8 @@ from ...numerics import (
     water_level,
 )
 from ...projections import shorten
-from ...recipe import check_nonnegative, check_positive, register, solver
 from ...samplers import uniform
-from ...types import Array, Info, Solver, SparseRows
+from ...types import Array, Batch, Info, Solver, SparseRows
 
 
 @register("SimbaState")
@@ -43,8 +44,8 @@ class SimbaState(NamedTuple):
     t: Array  # ()  int32
 
 
-@solver
-def simba(nu: float, *, horizon: float | None = None) -> Solver:
+@node
+class simba(Solver):
     """Maximise the smallest margin over |w| <= 1, given a mean slack of nu, in O(n + d) a step.
 
         f(w) = max min_i (y_i <w, x_i> + xi_i)   over 0 <= xi <= 2 R of mean at most nu,
@@ -82,26 +83,32 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
     Reference: E. Hazan, T. Koren, N. Srebro, Beating SGD: learning SVMs in sublinear time, NIPS
         2011, algorithm 1.
     """
-    check_nonnegative(nu=nu)
-    if horizon is not None:
-        check_positive(horizon=horizon)
 
-    def init(key, data):
-        weight = data.weight.astype(accum_dtype(data.x))
+    nu: float = between(0.0)
+    _: KW_ONLY
+    horizon: float | None = positive(default=None)
+
+    sampler = uniform()
+    needs_all_rows = True
+    residual_of = "batch"
+    targets = "labels"
+
+    def init(self, key: Array, data: Batch) -> SimbaState:
+        weight = jnp.array(data.weight, accum_dtype(data.x))
         R = jnp.sqrt(jnp.max(jnp.where(weight > 0, sqnorms(data.x), 0))).astype(weight.dtype)
         R = jnp.where(R > 0, R, 1)
-        zero = jnp.zeros(data.x.shape[1], R.dtype)
         log_q = jnp.where(weight > 0, jnp.zeros_like(weight), -jnp.inf)
-        return SimbaState(log_q, zero, zero, zero, R, weight, key, jnp.zeros((), jnp.int32))
+        u, mean, compensation = (jnp.zeros(data.x.shape[1], R.dtype) for _ in range(3))
+        zero = jnp.zeros((), jnp.int32)
+        return SimbaState(log_q, u, mean, compensation, R, weight, jnp.copy(key), zero)
 
-    def update(state, batch):
+    def update(self, state: SimbaState, batch: Batch) -> tuple[SimbaState, Info]:
         log_q, u, mean, compensation, R, weight, key, t = state
         y, n = batch.y.astype(u.dtype), pairwise_sum(weight)
-        steps = 10 * n if horizon is None else horizon
+        steps = 10 * n if self.horizon is None else self.horizon
         eta = jnp.sqrt(jnp.log(jnp.maximum(n, 2)) / steps)
-        uniforms = jax.random.uniform(jax.random.fold_in(key, t), (2, 1), jnp.float32).astype(
-            u.dtype
-        )
+        uniforms = jax.random.uniform(jax.random.fold_in(key, t), (2, 1), jnp.float32)
+        uniforms = uniforms.astype(u.dtype)
         # i ~ q, and a step of w along row i.
         i = sample_proportional(weight * jnp.exp(log_q), uniforms[0])
         row, label = _row(batch.x, i), gather(y, i)[0]
@@ -112,13 +119,9 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         square = dot(w, w)
         j = sample_proportional(jnp.where(square > 0, w * w, 1), uniforms[1])
         w_j = gather(w, j)[0]
-        slack = _slack(jnp.exp(log_q), weight, nu / R * n)
-        margin = (
-            y
-            * _column(batch.x, j)
-            * jnp.where(w_j != 0, square / (R * jnp.where(w_j != 0, w_j, 1)), 0)
-        )
-        v = jnp.clip(margin + slack, -1 / eta, 1 / eta)
+        slack = _slack(jnp.exp(log_q), weight, self.nu / R * n)
+        scale = jnp.where(w_j != 0, square / (R * jnp.where(w_j != 0, w_j, 1)), 0)
+        v = jnp.clip(y * _column(batch.x, j) * scale + slack, -1 / eta, 1 / eta)
         log_q = jnp.where(square > 0, log_q + jnp.log1p(eta * v * (eta * v - 1)), log_q)
         log_q = log_q - fast_max(log_q)
         mistake = (label * dot(w_before, row) <= 0).astype(u.dtype)
@@ -133,7 +136,7 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         mean, compensation = running_mean(mean, compensation, w, 1 / (t + 1).astype(u.dtype))
         return SimbaState(log_q, u, mean, compensation, R, weight, key, t + 1), info
 
-    def model(state, data=None):
+    def model(self, state: SimbaState, data: Batch | None = None) -> Linear:
         square = dot(state.mean, state.mean)
         w = state.mean * lax.rsqrt(jnp.where(square > 0, square, 1))
         if data is None:
@@ -141,12 +144,9 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
                 "the scale of this model is that of its margins: call solver.model(state, data)"
             )
         margin = data.y.astype(w.dtype) * dot(data.x.astype(w.dtype), w)
-        level = water_level(margin, nu * pairwise_sum(state.weight), weight=state.weight)
-        return Linear(
-            jnp.where(level > 0, w / jnp.where(level > 0, level, 1), w), jnp.zeros((), w.dtype)
-        )
-
-    return Solver(init, update, model, uniform(), True, residual_of="batch", targets="labels")
+        level = water_level(margin, self.nu * pairwise_sum(state.weight), weight=state.weight)
+        w = jnp.where(level > 0, w / jnp.where(level > 0, level, 1), w)
+        return Linear(w, jnp.zeros((), w.dtype))
 
 
 def _row(x: Array, i: Array) -> Array:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..._node import between, node, positive, register
 from ...checks import integer
 from ...engines.conjugate import (
     FunctionValues,
@@ -22,26 +24,11 @@ from ...engines.conjugate import (
 )
 from ...engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
 from ...engines.min_norm_point import nearest_point
-from ...kernels import Kernel, as_kernel, holds_precomputed, matvec
+from ...kernels import Kernel, holds_precomputed, matvec
 from ...models import Expansion, Linear
-from ...numerics import (
-    accum_dtype,
-    count,
-    dot,
-    is_traced,
-    pairwise_sum,
-    sample_proportional,
-)
-from ...recipe import (
-    check_choice,
-    check_nonnegative,
-    check_positive,
-    check_scalars,
-    register,
-    solver,
-)
+from ...numerics import accum_dtype, count, dot, pairwise_sum, sample_proportional
 from ...samplers import whole
-from ...types import Array, Batch, Hooks, Info, Scalar, Solver
+from ...types import Array, Batch, Info, Scalar, Solver
 
 MIN_STEP_DIVISOR = 100  # the "wolfe" search tries no step with t |h| < radius / MIN_STEP_DIVISOR
 ZERO_STEP = 1e-8  # a shorter step of the "exact" search, relative to the longest one, counts as 0
@@ -68,25 +55,8 @@ class ScsState(NamedTuple):
     t: Array  # ()   int32, number of steps made
 
 
-@solver
-def scs(
-    lam: float,
-    kernel: Kernel | None = None,
-    *,
-    capacity: int,
-    growth: int | None = None,
-    first: int | None = None,
-    metric: str = "rkhs",
-    line_search: str = "exact",
-    fresh_sample: bool = False,
-    at_incumbent: bool = False,
-    paper_constants: bool = False,
-    eta1: float = 0.2,
-    eta2: float = 0.1,
-    gamma: float = 2.0,
-    m_L: float = 0.4,
-    m_R: float = 0.45,
-) -> Solver:
+@node
+class scs(Solver):
     """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) on a growing sample.
 
     Steps are along conjugate subgradients.
@@ -152,33 +122,92 @@ def scs(
     Reference: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized support
         vector machines, algorithms 1 and 2.
     """
-    check_positive(lam=lam)
-    check_nonnegative(eta2=eta2)
-    check_choice("metric", metric, ("rkhs", "euclidean"))
-    check_choice("line_search", line_search, ("exact", "wolfe"))
-    growth, first = _sample_sizes(capacity, growth, first)
-    _check_between(0, 1, eta1=eta1)
-    _check_between(1, float("inf"), gamma=gamma)
-    if paper_constants:
-        m_L, m_R, eta1, line_search, at_incumbent = 0.4, 0.2, 1.1, "wolfe", True
-    min_norm = eta2 if paper_constants else eta2 * lam  # lower bound of |h| / radius
-    check_constants(m_L, m_R, apart=paper_constants)
-    kernel = _as_sample_kernel(kernel)
-    search = _line_search(line_search, m_L, m_R)
-    fresh_values = capacity**2 if fresh_sample else 0
 
-    def init(key, data):
-        n = data.y.shape[0]
+    lam: float = positive()
+    kernel: Kernel | None = None
+    _: KW_ONLY
+    capacity: int
+    growth: int | None = None
+    first: int | None = None
+    metric: Literal["rkhs", "euclidean"] = "rkhs"
+    line_search: Literal["exact", "wolfe"] = "exact"
+    fresh_sample: bool = False
+    at_incumbent: bool = False
+    paper_constants: bool = False
+    eta1: float = between(0.0, 1.0, open=True, default=0.2)
+    eta2: float = between(0.0, default=0.1)
+    gamma: float = between(1.0, open=True, default=2.0)
+    m_L: float = between(0.0, 1.0, open=True, default=0.4)
+    m_R: float = between(0.0, 1.0, open=True, default=0.45)
+
+    needs_all_rows = True
+    sampler = whole()
+    targets = "labels"
+
+    def check(self) -> None:
+        growth, first = self.sizes
+        for name, value in (("capacity", self.capacity), ("growth", growth), ("first", first)):
+            integer(name, value, 1)
+        if first > self.capacity:
+            raise ValueError(
+                f"capacity is {self.capacity}, below the first sample of {first} rows: raise "
+                "it, or lower first"
+            )
+        if not self.paper_constants:
+            check_constants(self.m_L, self.m_R)
+        if self.kernel is not None and holds_precomputed(self.kernel):
+            raise ValueError(
+                "scs holds a sample of the rows, and a precomputed kernel needs all of them: take "
+                "wolfe, or another kernel"
+            )
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The growth and the initial size of the sample."""
+        growth = -(-self.capacity // 10) if self.growth is None else self.growth
+        return growth, growth if self.first is None else self.first
+
+    def validate(self, data: Batch) -> None:
+        n_rows = int((data.weight > 0).sum())
+        if n_rows < self.capacity:
+            raise ValueError(
+                f"capacity is {self.capacity}, but there are {n_rows} rows of positive weight: "
+                "lower it"
+            )
+
+    def init(self, key: Array, data: Batch) -> ScsState:
+        """The state at w = 0, where all rows have margin 0."""
+        n, capacity, dtype = data.y.shape[0], self.capacity, accum_dtype(data.x)
         if capacity > n:
             raise ValueError(f"capacity is {capacity}, but there are {n} rows: lower it")
         order_key, fresh_key = jax.random.split(key)
         index = _random_order(order_key, data.weight)[:capacity].astype(jnp.int32)
-        return _init_state(lam, kernel, first, data._replace(index=index), fresh_key)
+        x = data.x[index]
+        columns = x.shape[1] if self.kernel is None else capacity
+        zero = lambda: FunctionValues(jnp.zeros(columns, dtype), jnp.zeros(capacity, dtype))
+        return ScsState(
+            w=zero(),
+            trial=zero(),
+            a=jnp.ones(capacity, dtype),
+            h=zero(),
+            radius=1 / jnp.sqrt(jnp.asarray(self.lam, dtype)),
+            size=jnp.full((), self.sizes[1], jnp.int32),
+            index=index,
+            weight=jnp.array(data.weight, dtype),
+            gram=None if self.kernel is None else self.kernel(x, x),
+            key=fresh_key,
+            t=jnp.zeros((), jnp.int32),
+        )
 
-    def update(state, batch):
+    def update(self, state: ScsState, batch: Batch) -> tuple[ScsState, Info]:
+        lam, kernel, capacity = self.lam, self.kernel, self.capacity
+        eta1, at_incumbent = self.eta1, self.at_incumbent
+        min_norm = self.eta2 * lam  # lower bound of |h| / radius
+        if self.paper_constants:
+            eta1, at_incumbent, min_norm = 1.1, True, self.eta2
         w, radius, size, t = state.w, state.radius, state.size, state.t
-        sample = _current_sample(kernel, state, batch, metric)
-        grown_size = jnp.minimum(size + growth, capacity)
+        sample = _current_sample(kernel, state, batch, self.metric)
+        grown_size = jnp.minimum(size + self.sizes[0], capacity)
         # h, the shortest vector between the last h and g, the subgradient at the trial point.
         z = sample.space.function(sample.share * sample.y * state.a)
         g = sample.gradient(subgradient(lam, state.trial, z))
@@ -188,14 +217,14 @@ def scs(
         # The line search along d = -h, within the radius.
         d, max_step = scale(-1.0, h), radius / jnp.where(norm_h > 0, norm_h, 1)
         line = line_of(lam, sample.space, w, d, z, sample.y, sample.share)
-        step, rejected_step = search(line, sqnorm_h, max_step)
+        step, rejected_step = self.search(line, sqnorm_h, max_step)
         # There is no step if h is within the rounding error of the terms lam w and z.
         sqnorms = sample.gradient_sqnorm(state.trial), sample.gradient_sqnorm(z)
         significant = above_rounding(sqnorm_h, lam, *sqnorms)
         step, rejected_step = (jnp.where(significant, a, 0) for a in (step, rejected_step))
         # The step is accepted if the grown sample, or a fresh one, confirms the decrease.
         grown_line, weight = line, sample.weight
-        if fresh_sample:
+        if self.fresh_sample:
             grown_line, weight = _fresh_line(kernel, state, batch, line, d)
         grown_line = grown_line._replace(share=_sample_weights(weight, grown_size))
         sufficient = grown_line.change(step) <= eta1 * line.change(step)
@@ -203,6 +232,7 @@ def scs(
         # The next subgradient is that at w + trial_step d, after an accepted step the new w.
         trial_step = jnp.where(step > 0, step, rejected_step)
         trial_step = jnp.where(accepted, step, 0) if at_incumbent else trial_step
+        fresh_values = capacity**2 if self.fresh_sample else 0
         info = Info(
             loss=pairwise_sum(sample.share * jnp.maximum(1 - line.margin, 0)),
             residual=jnp.where(size == capacity, norm_h, jnp.inf),
@@ -215,122 +245,42 @@ def scs(
         new_w, _ = recompute_values(sample.space, new_w, t + 1)
         # An accepted step is already part of the new w.
         trial = add_scaled(new_w, jnp.where(accepted, trial_step - step, trial_step), d)
-        radius = _next_radius(lam, gamma, radius, accepted)
+        radius = _next_radius(lam, self.gamma, radius, accepted)
         a = line.active(trial_step)
         new = state._replace(w=new_w, trial=trial, a=a, h=h, radius=radius, size=grown_size)
         return new._replace(t=t + 1), info
 
-    def model(state, data=None):
-        return _build_model(kernel, state, data)
+    def search(self, line: Line, sqnorm_h: Array, max_step: Array) -> tuple[Array, Array]:
+        """The step t along -h, of at most `max_step`, and a rejected step.
 
-    return Solver(
-        init,
-        update,
-        model,
-        whole(),
-        True,
-        targets="labels",
-        hooks=Hooks(validate=_rows_check(capacity)),
-    )
+        The rejected step is that to the trial point where t is 0.
+        """
+        if self.line_search == "exact" and not self.paper_constants:
+            step = jnp.minimum(exact_step(line), max_step)
+            step = jnp.where(step < ZERO_STEP * max_step, 0, step)
+            return step, step  # where t is 0, the trial point is w
+        m_L, m_R = (0.4, 0.2) if self.paper_constants else (self.m_L, self.m_R)
+        # The first trial 1 / lam is the step from w to z / lam if h is the subgradient at w.
+        first_trial = jnp.minimum(1 / line.lam, max_step)
+        min_step = max_step / MIN_STEP_DIVISOR
+        return bounded_step(line, sqnorm_h, m_L, m_R, min_step, max_step, first_trial)
 
-
-def _check_between(low: float, high: float, **options: Scalar) -> None:
-    """Check that each option lies between two limits.
-
-    Raises:
-        ValueError: not a single number, or outside of the limits.
-    """
-    check_scalars(**options)
-    for name, value in options.items():
-        if not is_traced(value) and not low < float(value) < high:
-            raise ValueError(f"{name} must lie between {low} and {high:g}, got {float(value):g}")
-
-
-def _sample_sizes(capacity: int, growth: int | None, first: int | None) -> tuple[int, int]:
-    """The growth and the initial size of the sample, with defaults filled in.
-
-    Raises:
-        ValueError: an argument is not an integer of at least 1, or `first` exceeds the capacity.
-    """
-    growth = -(-capacity // 10) if growth is None and isinstance(capacity, int) else growth
-    first = growth if first is None else first
-    for name, value in (("capacity", capacity), ("growth", growth), ("first", first)):
-        integer(name, value, 1)
-    if first > capacity:
-        raise ValueError(
-            f"capacity is {capacity}, below the first sample of {first} rows: raise "
-            "it, or lower first"
-        )
-    return growth, first
-
-
-def _rows_check(capacity: int) -> Callable[[Batch], None]:
-    """The check that at least `capacity` rows have a positive weight."""
-
-    def check(data: Batch) -> None:
-        n_rows = int((data.weight > 0).sum())
-        if n_rows < capacity:
+    def model(self, state: ScsState, data: Batch | None = None) -> Expansion | Linear:
+        """The model of w: an expansion over the sampled rows, or linear weights."""
+        b = jnp.zeros((), state.a.dtype)
+        if self.kernel is None:
+            return Linear(state.w.coef, b)
+        if data is None:
             raise ValueError(
-                f"capacity is {capacity}, but there are {n_rows} rows of positive weight: lower it"
+                "this model is an expansion over training rows: call solver.model(state, data)"
             )
-
-    return check
-
-
-def _as_sample_kernel(kernel: Kernel | None) -> Kernel | None:
-    """The kernel, or None for linear weights.
-
-    Raises:
-        ValueError: a precomputed kernel.
-    """
-    if kernel is None:
-        return None
-    kernel = as_kernel(kernel)
-    if holds_precomputed(kernel):
-        raise ValueError(
-            "scs holds a sample of the rows, and a precomputed kernel needs all of them: take "
-            "wolfe, or another kernel"
-        )
-    return kernel
+        return Expansion(self.kernel, data.x[state.index], state.w.coef, b, state.index)
 
 
 def _random_order(key: Array, weight: Array) -> Array:
     """A random order of the rows, those of weight 0 last."""
     absent = (weight <= 0).astype(jnp.float32)
     return jnp.argsort(jax.random.uniform(key, weight.shape, jnp.float32) + absent)
-
-
-def _init_state(
-    lam: Scalar, kernel: Kernel | None, first: int, drawn: Batch, key: Array
-) -> ScsState:
-    """The state at w = 0, where all rows have margin 0.
-
-    Args:
-        lam: regularisation.
-        kernel: of the expansions; None: linear weights.
-        first: initial sample size.
-        drawn: all rows, with the numbers of the sampled ones as index.
-        key: of the fresh samples.
-    """
-    capacity, dtype = drawn.index.shape[0], accum_dtype(drawn.x)
-    x = drawn.x[drawn.index]
-    gram = None if kernel is None else kernel(x, x)
-    zero = FunctionValues(
-        jnp.zeros(x.shape[1] if kernel is None else capacity, dtype), jnp.zeros(capacity, dtype)
-    )
-    return ScsState(
-        w=zero,
-        trial=zero,
-        radius=1 / jnp.sqrt(jnp.asarray(lam, dtype)),
-        weight=drawn.weight.astype(dtype),
-        a=jnp.ones(capacity, dtype),
-        h=zero,
-        size=jnp.full((), first, jnp.int32),
-        index=drawn.index,
-        gram=gram,
-        key=key,
-        t=jnp.zeros((), jnp.int32),
-    )
 
 
 class Sample(NamedTuple):
@@ -390,26 +340,6 @@ def _shortest(
     return add_scaled(scale(weights[0], last_h), weights[1], g)
 
 
-def _line_search(name: str, m_L: float, m_R: float) -> Callable[..., tuple[Array, Array]]:
-    """The line search: (line, |h|^2, max_step) -> the step t along -h, and a rejected step.
-
-    The rejected step is that to the trial point where t is 0.
-    """
-
-    def exact(line: Line, sqnorm_h: Array, max_step: Array) -> tuple[Array, Array]:
-        step = jnp.minimum(exact_step(line), max_step)
-        step = jnp.where(step < ZERO_STEP * max_step, 0, step)
-        return step, step  # where t is 0, the trial point is w
-
-    def wolfe(line: Line, sqnorm_h: Array, max_step: Array) -> tuple[Array, Array]:
-        # The first trial 1 / lam is the step from w to z / lam if h is the subgradient at w.
-        first_trial = jnp.minimum(1 / line.lam, max_step)
-        min_step = max_step / MIN_STEP_DIVISOR
-        return bounded_step(line, sqnorm_h, m_L, m_R, min_step, max_step, first_trial)
-
-    return exact if name == "exact" else wolfe
-
-
 def _fresh_line(
     kernel: Kernel | None, state: ScsState, batch: Batch, line: Line, d: FunctionValues
 ) -> tuple[Line, Array]:
@@ -449,15 +379,3 @@ def _new_values(
     old_size = jnp.where(n_steps > 0, size, 0)
     square = lambda number: number.astype(dtype) ** 2
     return square(grown_size) - square(old_size) + other
-
-
-def _build_model(kernel: Kernel | None, state: ScsState, data: Batch | None) -> Expansion | Linear:
-    """The model of w: an expansion over the sampled rows, or linear weights."""
-    b = jnp.zeros((), state.a.dtype)
-    if kernel is None:
-        return Linear(state.w.coef, b)
-    if data is None:
-        raise ValueError(
-            "this model is an expansion over training rows: call solver.model(state, data)"
-        )
-    return Expansion(kernel, data.x[state.index], state.w.coef, b, state.index)

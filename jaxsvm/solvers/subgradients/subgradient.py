@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+from typing import Any, Literal
+
+import jax
 import jax.numpy as jnp
 import optax
 
+from ..._node import node, positive
 from ...averaging import average_iterates
-from ...engines.gradient_descent import ball, descent, gradient
+from ...engines.gradient_descent import GradientSolver, Weights, ball, descent, regularised
 from ...losses import hinge
 from ...numerics import norm
 from ...projections import keep
-from ...recipe import check_positive, solver
 from ...samplers import whole
 from ...schedules import inverse_sqrt, inverse_time
-from ...types import Loss, Solver
+from ...types import Array, Batch, Loss
 
 
-@solver
-def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver:
+@node
+class subgradient(GradientSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by subgradient steps on all rows.
 
         g = lam w + mean_i slope_i x_i
@@ -52,18 +56,26 @@ def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver
         S. Lacoste-Julien, M. Schmidt, F. Bach, A simpler approach to obtaining an O(1/t)
         convergence rate, arXiv 1212.2002, 2012.
     """
-    check_positive(lam=lam)
 
-    def residual(grads, params, slope, batch):
-        w = grads.w + lam * params.w
-        b = 0 if params.b is None else grads.b + (lam * params.b if bias == "feature" else 0)
-        return jnp.sqrt(norm(w) ** 2 + b * b)
+    lam: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["none", "feature", "free"] = "none"
 
-    step = optax.scale_by_learning_rate(inverse_time(1 / lam))
-    bias_step = optax.scale_by_learning_rate(inverse_sqrt(1.0))
-    tx = optax.chain(
-        descent(lam, step, bias, bias_step=bias_step if bias == "free" else None),
-        keep(ball(1 / jnp.sqrt(lam), bias)),
-        average_iterates(weights=lambda t: t + 1),
-    )
-    return gradient(loss, tx, bias=bias, sampler=whole(), residual=residual, residual_of="data")
+    sampler = whole()
+    residual_of = "data"
+
+    def residual(self, grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:
+        add = lambda g, p, shrinks: g + self.lam * p if shrinks else g
+        w, b = jax.tree.map(add, grads, params, regularised(self.bias))
+        return jnp.sqrt(norm(w) ** 2 + (0 if b is None else b * b))
+
+    def chain(self, stats: Any) -> optax.GradientTransformation:
+        step = optax.scale_by_learning_rate(inverse_time(1 / self.lam))
+        free = self.bias == "free"
+        bias_step = optax.scale_by_learning_rate(inverse_sqrt(1.0)) if free else None
+        return optax.chain(
+            descent(self.lam, step, self.bias, bias_step=bias_step),
+            keep(ball(1 / jnp.sqrt(self.lam), self.bias)),
+            average_iterates(weights=lambda t: t + 1),
+        )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import KW_ONLY
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ... import models
+from ..._node import between, node, positive, register
 from ...checks import integer
 from ...engines.conjugate import (
     FunctionValues,
@@ -23,12 +24,11 @@ from ...engines.conjugate import (
 )
 from ...engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
 from ...engines.min_norm_point import nearest_point
-from ...kernels import Kernel, as_kernel, rows_check
-from ...models import Linear
+from ...kernels import Kernel, rows_check
+from ...models import Expansion, Linear
 from ...numerics import accum_dtype, count, dot, pairwise_sum
-from ...recipe import check_choice, check_nonnegative, check_positive, register, solver
 from ...samplers import whole
-from ...types import Array, Batch, Hooks, Info, Scalar, Solver
+from ...types import Array, Batch, Info, Scalar, Solver
 
 
 @register("Bundle")
@@ -66,18 +66,8 @@ class WolfeState(NamedTuple):
         return ("rows",)
 
 
-@solver
-def wolfe(
-    lam: float,
-    kernel: Kernel | None = None,
-    *,
-    bundle: int = 2,
-    weights: str = "norm",
-    line_search: str = "exact",
-    reset: float = 0.5,
-    m_L: float = 0.4,
-    m_R: float = 0.45,
-) -> Solver:
+@node
+class wolfe(Solver):
     """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) by bundles of subgradients.
 
     Steps are along shortest convex combinations of the bundle. There is no bias.
@@ -132,19 +122,50 @@ def wolfe(
         functions, Mathematical Programming Study 3, 1975; weights="dual": C. Teo, S. Vishwanathan,
         A. Smola, Q. Le, Bundle methods for regularized risk minimization, JMLR 11, 2010.
     """
-    check_positive(lam=lam)
-    check_nonnegative(reset=reset)
-    check_choice("weights", weights, ("norm", "dual"))
-    check_choice("line_search", line_search, ("exact", "wolfe"))
-    integer("bundle", bundle, 2)
-    check_constants(m_L, m_R)
-    kernel = None if kernel is None else as_kernel(kernel)
-    search = _line_search(line_search, m_L, m_R)
 
-    def init(key, data):
-        return _init_state(lam, kernel, bundle, data)
+    lam: float = positive()
+    kernel: Kernel | None = None
+    _: KW_ONLY
+    bundle: int = 2
+    weights: Literal["norm", "dual"] = "norm"
+    line_search: Literal["exact", "wolfe"] = "exact"
+    reset: float = between(0.0, default=0.5)
+    m_L: float = between(0.0, 1.0, open=True, default=0.4)
+    m_R: float = between(0.0, 1.0, open=True, default=0.45)
 
-    def update(state, batch):
+    needs_all_rows = True
+    sampler = whole()
+    targets = "labels"
+
+    def check(self) -> None:
+        integer("bundle", self.bundle, 2)
+        check_constants(self.m_L, self.m_R)
+
+    def validate(self, data: Batch) -> None:
+        check = None if self.kernel is None else rows_check(self.kernel)
+        if check is not None:
+            check(data)
+
+    def init(self, key: Array, data: Batch) -> WolfeState:
+        """The state at w = 0, with an empty bundle."""
+        n, dtype, size = data.y.shape[0], accum_dtype(data.x), self.bundle
+        columns = n if self.kernel is not None else data.x.shape[1]
+        zeros = lambda *shape: FunctionValues(
+            jnp.zeros((*shape, columns), dtype), jnp.zeros((*shape, n), dtype)
+        )
+        return WolfeState(
+            zeros(),
+            zeros(),
+            jnp.ones(n, dtype),
+            Bundle(zeros(size), zeros(size), jnp.zeros((size, n), dtype), jnp.zeros(size, bool)),
+            dual=jnp.full((), -jnp.inf, dtype),
+            weight=jnp.array(data.weight, dtype),
+            t=jnp.zeros((), jnp.int32),
+            lam=jnp.array(self.lam, dtype),
+        )
+
+    def update(self, state: WolfeState, batch: Batch) -> tuple[WolfeState, Info]:
+        lam, kernel, bundle, weights = self.lam, self.kernel, self.bundle, self.weights
         w, trial, a, subgradients, dual, weight, t, lam_before = state
         y, share = batch.y.astype(a.dtype), weight / pairwise_sum(weight)
         space = make_space(kernel, batch.x)
@@ -173,7 +194,7 @@ def wolfe(
         resets = (
             (weights == "norm")
             & (count(jnp.asarray(subgradients.active)) > 1)
-            & (space.inner(h, h) < 2 * lam * reset * gap)
+            & (space.inner(h, h) < 2 * lam * self.reset * gap)
         )
         after_reset, after_step = (newest._replace(active=True), g), (mean._replace(active=True), h)
         first, h = jax.tree.map(lambda g, m: jnp.where(resets, g, m), after_reset, after_step)
@@ -184,7 +205,7 @@ def wolfe(
         # The line search along d = -h.
         d = scale(-1.0, h)
         line = line_of(lam, space, w, d, z, y, share)
-        step, trial_step = search(line)
+        step, trial_step = self.search(line)
         significant = above_rounding(line.square, lam, space.inner(w, w), space.inner(z, z))
         step, trial_step = (jnp.where(significant, a, 0) for a in (step, trial_step))
         new_w, is_recomputed = recompute_values(space, add_scaled(w, step, d), t + 1)
@@ -202,34 +223,20 @@ def wolfe(
             new_w, new_trial, line.active(trial_step), subgradients, dual, weight, t + 1, strength
         ), info
 
-    def model(state, data=None):
-        if kernel is None:
+    def search(self, line: Line) -> tuple[Array, Array]:
+        """The step t along -h, and the step to the trial point."""
+        if self.line_search == "exact":
+            step = exact_step(line)
+            return step, step
+        start = 1 / line.lam
+        ends = 1e-8 * start, jnp.inf * start, start
+        step, rejected_step = bounded_step(line, line.square, self.m_L, self.m_R, *ends)
+        return step, jnp.where(step > 0, step, rejected_step)
+
+    def model(self, state: WolfeState, data: Batch | None = None) -> Expansion | Linear:
+        if self.kernel is None:
             return Linear(state.w.coef, jnp.zeros((), state.w.coef.dtype))
-        return models.expansion(kernel, state.w.coef, data)
-
-    check = None if kernel is None else rows_check(kernel)
-    return Solver(
-        init,
-        update,
-        model,
-        whole(),
-        True,
-        targets="labels",
-        hooks=Hooks(validate=check),
-    )
-
-
-def _init_state(lam: Scalar, kernel: Kernel | None, size: int, data: Batch) -> WolfeState:
-    """The state at w = 0, with an empty bundle of `size` slots."""
-    n, dtype = data.y.shape[0], accum_dtype(data.x)
-    zero = FunctionValues(
-        jnp.zeros(data.x.shape[1] if kernel is None else n, dtype), jnp.zeros(n, dtype)
-    )
-    empty = jax.tree.map(lambda a: jnp.zeros((size, *a.shape), dtype), zero)
-    bundle = Bundle(empty, empty, jnp.zeros((size, n), dtype), jnp.zeros(size, bool))
-    weight, dual = data.weight.astype(dtype), jnp.full((), -jnp.inf, dtype)
-    t, strength = jnp.zeros((), jnp.int32), jnp.asarray(lam, dtype)
-    return WolfeState(zero, zero, jnp.ones(n, dtype), bundle, dual, weight, t, strength)
+        return models.expansion(self.kernel, state.w.coef, data)
 
 
 def _put(bundle: Bundle, slot: Scalar, vector: Bundle) -> Bundle:
@@ -256,23 +263,6 @@ def _hull_weights(
     linear_gain = dot(bundle.a, share) if weights == "dual" else None
     scaled_gram = gram / lam if weights == "dual" else gram
     return nearest_point(scaled_gram, jnp.asarray(bundle.active), linear_gain)
-
-
-def _line_search(name: str, m_L: float, m_R: float) -> Callable[[Line], tuple[Array, Array]]:
-    """The line search: a line -> the step t along -h, and the step to the trial point."""
-
-    def exact(line: Line) -> tuple[Array, Array]:
-        step = exact_step(line)
-        return step, step
-
-    def wolfe(line: Line) -> tuple[Array, Array]:
-        start = 1 / line.lam
-        step, rejected_step = bounded_step(
-            line, line.square, m_L, m_R, 1e-8 * start, jnp.inf * start, start
-        )
-        return step, jnp.where(step > 0, step, rejected_step)
-
-    return exact if name == "exact" else wolfe
 
 
 def _move_lightest(bundle: Bundle, hull_weights: Array, slot: Array) -> Bundle:

@@ -11,7 +11,7 @@ from compiling import as_users
 from jax.sharding import Mesh
 
 import jaxsvm
-from jaxsvm.old import adapted
+from jaxsvm.loops.checks import adapted
 
 FITTING = importlib.import_module("jaxsvm.loops.fitting")
 

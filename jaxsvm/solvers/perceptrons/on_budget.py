@@ -1,0 +1,21 @@
+"""What perceptrons on a budget share: all but the choice of the point that leaves."""
+
+from __future__ import annotations
+
+from ...budget import Maintenance
+from ...engines.online_learning import PerceptronSolver
+from ...kernels import Kernel
+from ...spaces import budgeted
+from ...types import Space
+
+
+class BudgetedPerceptron(PerceptronSolver):
+    """The perceptron on at most `budget` points."""
+
+    kernel: Kernel
+    budget: int
+    maintain: Maintenance
+
+    @property
+    def space(self) -> Space:
+        return budgeted(self.kernel, budget=self.budget, maintain=self.maintain)
