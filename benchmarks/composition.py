@@ -328,10 +328,10 @@ def scaled_loss(loss: Any, s: Any) -> Any:
 def in_a_closure(subject: Subject) -> tuple[Callable, float]:
     """In what a function among the arguments closes over: a kernel, a loss or a feature map."""
     solver = subject.at(subject.number)
-    arguments = solver.fields()
+    arguments = vars(solver)
     inner = arguments.get("inner")
     holder, wrap = (solver, lambda new: new) if inner is None else (inner, lambda new: solver.replace(inner=new))
-    held = holder.fields()
+    held = vars(holder)
     if held.get("kernel") is not None:
 
         def at(s: Any) -> Any:

@@ -185,10 +185,6 @@ class Node:
             raise TypeError(f"{name} must be {example}, got {shown(value)}")
         return value
 
-    def fields(self) -> dict[str, Any]:
-        """The fields by their names."""
-        return dict(vars(self))
-
     def replace(self, **changes: Any) -> Any:
         """The same node with other fields; those that it has not are those of the node that has."""
         own = vars(self)

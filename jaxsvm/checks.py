@@ -420,15 +420,6 @@ def has_values(*trees: Any) -> bool:
     )
 
 
-def is_known(leaf: Any) -> bool:
-    """Whether a leaf is a single number or key with a known value (not traced)."""
-    if isinstance(leaf, jax.core.Tracer):
-        return False
-    return isinstance(leaf, float | complex) or (
-        isinstance(leaf, jax.Array | np.ndarray | np.generic) and not leaf.shape
-    )
-
-
 def shown(value: Any) -> str:
     """A value in a message: shape of an array, name of a function, else a short representation."""
     if _is_array(value):

@@ -186,10 +186,6 @@ class Info(NamedTuple):
     evals: Array  # ()   kernel evaluations (inner products), int32 or floating
 
 
-def _same(data: Batch) -> Batch:
-    return data
-
-
 class Sampler(Node):
     """The choice of the rows of each step, as a node with methods.
 
@@ -492,7 +488,12 @@ class Loss(Node):
         """The loss; raise for one that couples rows, or of the scores of all classes."""
         refuse_joint(name, value)
         loss = super().admit(name, value)
-        refuse_multiclass(name, loss)
+        if loss.multiclass:
+            raise ValueError(
+                f"{name} must be one of single scores here, and {shown(value)} needs a score of "
+                f"each class: take jaxsvm.ocas(lam, loss={shown(value)}, classes=k), or another "
+                "loss and jaxsvm.one_vs_rest(solver, classes=k)"
+            )
         return loss
 
     def check_functions(self) -> None:
@@ -982,16 +983,6 @@ def refuse_joint(name: str, value: Any) -> None:
             f"{name} must be one of single rows here, and {shown(value)} couples rows: take a "
             f"solver of joint risks, jaxsvm.ocas(lam, loss={shown(value)}), or train on "
             "differences of rows, jaxsvm.fit(..., sampler=jaxsvm.samplers.pairs())"
-        )
-
-
-def refuse_multiclass(name: str, value: Any) -> None:
-    """Raise ValueError for a loss of the scores of all classes, where there is one score."""
-    if isinstance(value, Loss) and value.multiclass:
-        raise ValueError(
-            f"{name} must be one of single scores here, and {shown(value)} needs a score of each "
-            f"class: take jaxsvm.ocas(lam, loss={shown(value)}, classes=k), or another loss and "
-            "jaxsvm.one_vs_rest(solver, classes=k)"
         )
 
 

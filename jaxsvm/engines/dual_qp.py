@@ -45,7 +45,6 @@ from ..types import (
     Quadratic,
     Scalar,
     Solver,
-    refuse_multiclass,
 )
 from .linear_dual import check_quadratic
 
@@ -144,7 +143,6 @@ class QpSolver(Solver):
 
     def check(self) -> None:
         check_start(self.start)
-        refuse_multiclass("loss", self.loss)
         check_quadratic(self.loss)
         self.check_own()
 

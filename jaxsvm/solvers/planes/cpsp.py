@@ -28,7 +28,7 @@ from ...losses import hinge
 from ...models import Expansion
 from ...numerics import accum_dtype, argmax_value, dot, map_on_cpu, sample_proportional
 from ...samplers import whole
-from ...types import Array, Batch, Info, Loss, Solver, SparseRows, refuse_multiclass
+from ...types import Array, Batch, Info, Loss, Solver, SparseRows
 
 CANDIDATES = 59  # the best of so many rows is among the best 5 % with 95 % confidence
 TRIALS = 100  # limit of the trials of one search for a point
@@ -127,7 +127,6 @@ class cpsp(Solver):
     def check(self) -> None:
         integer("points", self.points, 1)
         integer("planes", self.planes, 2)
-        refuse_multiclass("loss", self.loss)
         if holds_precomputed(as_kernel(self.kernel)):
             raise ValueError(
                 "cpsp makes points of its own: a precomputed kernel has no values there"
