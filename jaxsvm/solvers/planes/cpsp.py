@@ -127,7 +127,7 @@ class cpsp(Solver):
     def check(self) -> None:
         integer("points", self.points, 1)
         integer("planes", self.planes, 2)
-        if holds_precomputed(as_kernel(self.kernel)):
+        if holds_precomputed(self.kernel):
             raise ValueError(
                 "cpsp makes points of its own: a precomputed kernel has no values there"
             )
@@ -162,7 +162,7 @@ class cpsp(Solver):
         coef = jax.scipy.linalg.solve_triangular(basis.factor, state.best.w, lower=True, trans=1)
         coef = jnp.where(jnp.arange(m, dtype=jnp.int32) < basis.size, coef, 0)
         index = jnp.full(m, -1, jnp.int32)
-        kernel = as_kernel(self.kernel)
+        kernel = self.kernel
         return Expansion(kernel, basis.points, coef, state.best.b, index, self.bias)
 
 
