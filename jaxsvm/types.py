@@ -325,6 +325,20 @@ class Solver(Node):
         """Whether it has a layout of its own."""
         return type(self).layout is not Solver.layout
 
+    def row_entries(self, data: Batch) -> list[bool]:
+        """For each leaf of the state, whether its size depends on the number of rows."""
+        n, init = data.y.shape[0], functools.partial(self.init, jax.random.key(0))
+        longer = lambda a: jax.ShapeDtypeStruct((n + 1, *a.shape[1:]), a.dtype)
+        states = jax.eval_shape(init, data), jax.eval_shape(init, jax.tree.map(longer, data))
+        shapes = [[leaf.shape for leaf in jax.tree.leaves(state)] for state in states]
+        return [short != long for short, long in zip(*shapes, strict=True)]
+
+    def has_sums(self, data: Batch) -> bool:
+        """Whether a state of `fit` holds sums over rows, or numbers for each of them."""
+        if self.needs_all_rows or any(self.row_entries(data)):
+            return True
+        return hasattr(jax.eval_shape(self.init, jax.random.key(0), data), "sums_of")
+
     def prepare(self, data: Batch) -> Batch:
         """The rows after the feature map, as `Lifted`."""
         return data

@@ -21,7 +21,6 @@ from ..types import (
     Solver,
     check_weights,
 )
-from .identity import row_entries
 
 
 def _is_known(*trees: Any) -> bool:
@@ -223,7 +222,7 @@ def check_combined(solver: Any, sampler: Sampler, data: Batch) -> None:
         )
     if isinstance(solver.targets, int):
         raise ValueError(f"the sampler gives pairs, and this solver takes class numbers: {how}")
-    if any(row_entries(solver, data)):
+    if any(solver.row_entries(data)):
         raise ValueError(
             "the sampler gives differences of rows, and this solver has a variable for each row: "
             f"{how}"

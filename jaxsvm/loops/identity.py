@@ -38,7 +38,7 @@ def origin_of(solver: Any, data: Batch | None, names: Any) -> np.ndarray:
         names: of classes and columns, `models.Classes`; None: not known.
     """
     rows = [] if data is None else [data.y, data.query]
-    if data is not None and data.y.shape[0] > MANY and not has_sums(solver, data):
+    if data is not None and data.y.shape[0] > MANY and not solver.has_sums(data):
         rows = []
     elif not isinstance(data, Lifted | None):
         rows.append(data.x)
@@ -94,7 +94,7 @@ def check_origin(solver: Any, data: Batch, run: Any, new: np.ndarray) -> State:
     different = (old != new) & (old != 0) & (new != 0)
     if not different.any():
         return state
-    both = ("rows", "numbers") if has_sums(solver, data) else ()
+    both = ("rows", "numbers") if solver.has_sums(data) else ()
     sums_of = getattr(state, "sums_of", both)
     # samplers hold the weights
     different &= np.array(["rows" in sums_of, True, True, "numbers" in sums_of, True, True])
@@ -161,22 +161,6 @@ def check_counters(state: Any, names: tuple[str, ...]) -> None:
                 f"state.{name} must be a whole number from 0 to {MOST_STEPS}, got {shown}: pass "
                 "run.state as it came"
             )
-
-
-def row_entries(solver: Any, data: Batch) -> list[bool]:
-    """For each leaf of the state, whether its size depends on the number of rows."""
-    n, init = data.y.shape[0], functools.partial(solver.init, jax.random.key(0))
-    longer = lambda a: jax.ShapeDtypeStruct((n + 1, *a.shape[1:]), a.dtype)
-    states = jax.eval_shape(init, data), jax.eval_shape(init, jax.tree.map(longer, data))
-    shapes = [[leaf.shape for leaf in jax.tree.leaves(state)] for state in states]
-    return [short != long for short, long in zip(*shapes, strict=True)]
-
-
-def has_sums(solver: Any, data: Batch) -> bool:
-    """Whether a state of `fit` holds sums over rows, or numbers for each of them."""
-    if solver.needs_all_rows or any(row_entries(solver, data)):
-        return True
-    return hasattr(jax.eval_shape(solver.init, jax.random.key(0), data), "sums_of")
 
 
 def words_of(thing: Any) -> tuple[list, list]:

@@ -55,7 +55,7 @@ from .checks import (
 )
 from .chunks import FirstNames, HostChunk, host_chunks
 from .fitting import add_info, conclude, curve_row, empty_sums, rows_of_curve
-from .identity import MOST_STEPS, check_counters, check_like, check_origin, origin_of, row_entries
+from .identity import MOST_STEPS, check_counters, check_like, check_origin, origin_of
 from .program_cache import release_programs
 from .progress import Bar
 from .saving import Saver
@@ -301,7 +301,7 @@ def _begin(
     like, dtype = no_rows(first, 1), accum_dtype(first.x)
     release_programs()
     solver = cast(solver, dtype)
-    entries = row_entries(solver, like)
+    entries = solver.row_entries(like)
     per_row = any(entries)
     if per_row and mesh is not None:
         raise ValueError(
