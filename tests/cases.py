@@ -4,7 +4,7 @@ independent optima."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -25,18 +25,22 @@ SAME = features.nystrom(
 )  # a map that leaves rows as they are
 
 
+# what the calls below are evaluated with; losses without parameters print as calls
+INSTANCES = ("squared_hinge", "logistic", "squared")
+NAMES = {**vars(losses), **vars(kernels), **vars(budget), **vars(jaxsvm), "SAME": SAME} | {
+    name: functools.partial(getattr, losses, name) for name in INSTANCES
+}
+
+
 class Case(NamedTuple):
     """A solver under the contract. A new one joins by one line in `CASES`."""
 
-    text: str  # what it prints at `number`, and the name of its tests
-    make: Callable[..., Solver]  # of the number; of nothing where `number` is None
-    number: float | None = LAM
+    text: str  # the call that makes it, which it prints, and the name of its tests
     objective: str | None = (
         "lam"  # what the number is: "lam", "C", "radius" of a ball; None: there is no objective
     )
     loss: Loss | JointLoss = losses.hinge
     bias: str = "none"
-    kernel: bool = False  # the model is an expansion; one with an objective is in RBF
     # after 6,000 steps the objective is at most so far above its minimum, relatively; see CASES
     excess: float = 2e-3
     # under uniform() weight k makes the same run as k copies; False: a dual box for each row
@@ -58,13 +62,21 @@ class Case(NamedTuple):
             return "classes"
         return "labels" if self.loss.labels else "real"
 
+    @property
+    def number(self) -> float | None:
+        """The first number of the call with a point; None: there is none."""
+        found = re.search(r"\d+\.\d+", self.text)
+        return found and float(found[0])
+
+    @property
+    def kernel(self) -> bool:
+        """Whether the model is an expansion; one with an objective is in rbf(1.0)."""
+        return "rbf(" in self.text
+
     def at(self, number: float | None = None) -> Solver:
         """The solver at a number, its own by default."""
-        return (
-            self.make()
-            if self.number is None
-            else self.make(self.number if number is None else number)
-        )
+        call = self.text.replace(repr(SAME), "SAME").replace(str(self.number), "number", 1)
+        return eval(call, NAMES | {"number": self.number if number is None else number})  # noqa: S307
 
     def feed(self) -> Sampler:
         """Single rows drawn by weight, but all rows for the solvers made for all rows: the feeds
@@ -73,65 +85,14 @@ class Case(NamedTuple):
         return own if own is not None and own.full_batch else samplers.uniform(1)
 
 
-def _blocks(text: str, loss: Loss = losses.hinge, bias: str = "none") -> Case:
-    """Decomposition that needs several blocks, one an update."""
-    make = lambda C: jaxsvm.decomposition(
-        C, RBF, loss=loss, bias=bias, tol=1e-5, working_set=8, rounds=1
-    )
-    return Case(
-        text, make, 1.0, "C", loss, bias, kernel=True, excess=2e-5, copies=False, exact=True
-    )
-
-
-def _planes(
-    text: str,
-    factory: Callable[..., Solver],
-    loss: Loss | JointLoss = losses.hinge,
-    bias: str = "none",
-    spread: float = 5e-5,
-) -> Case:
-    """Cutting planes, of which there are as few as the columns need."""
-    make = lambda lam: factory(lam, loss=loss, planes=6, bias=bias)
-    common = {"excess": 1e-5, "copies": False, "exact": True, "derivatives": False}
-    return Case(text, make, loss=loss, bias=bias, spread=spread, **common)
-
-
-NU_OPTIONS = {"tol": 1e-5, "working_set": 8, "rounds": 1}  # several blocks, one an update
-BUDGETED = {  # with fewer points than corrections, so that all of their steps are taken
-    "bsgd(0.1, rbf(1.0), budget=5, maintain=merge(partners=2, search='golden'))": lambda lam: (
-        jaxsvm.bsgd(lam, RBF, budget=5, maintain=budget.merge(partners=2, search="golden"))
-    ),
-    "bsca(0.1, rbf(1.0), budget=5)": lambda C: jaxsvm.bsca(C, RBF, budget=5),
-    "stoptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.stoptron(kernels.rbf(sigma), budget=5),
-    "random_budget_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.random_budget_perceptron(
-        kernels.rbf(sigma), budget=5
-    ),
-    "fixed_budget_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.fixed_budget_perceptron(
-        kernels.rbf(sigma), budget=5
-    ),
-    "tighter_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.tighter_perceptron(
-        kernels.rbf(sigma), budget=5
-    ),
-    "tightest_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.tightest_perceptron(
-        kernels.rbf(sigma), budget=5
-    ),
-    "forgetron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.forgetron(kernels.rbf(sigma), budget=5),
-    "projectron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.projectron(kernels.rbf(sigma), budget=5),
-    "projectron_plus(rbf(0.1), budget=5)": lambda sigma: jaxsvm.projectron_plus(
-        kernels.rbf(sigma), budget=5
-    ),
-    "bpas(0.1, rbf(1.0), budget=5)": lambda C: jaxsvm.bpas(C, RBF, budget=5),
-    "bogd(0.1, rbf(1.0), budget=5)": lambda lam: jaxsvm.bogd(lam, RBF, budget=5),
-    "nogd(0.1, rbf(1.0), budget=5, features=3)": lambda eta: jaxsvm.nogd(
-        eta, RBF, budget=5, features=3
-    ),
-}
-
-
-def _budgeted(text: str) -> Case:
-    """A solver whose budget is exceeded: nothing is known of its optimum."""
-    return Case(text, BUDGETED[text], LAM, None, kernel=True, copies=not text.startswith("bsca"))
-
+# fields that many of them share
+ASCENT = {"objective": "C", "excess": 1e-7, "copies": False}
+EXACT = {"excess": 1e-6, "copies": False, "exact": True}
+EXACT_C = EXACT | {"objective": "C"}
+EXACT_NONE = {"objective": None, "copies": False, "exact": True}
+BLOCKS = EXACT_C | {"excess": 2e-5}  # that need several blocks, one an update
+PLANES = EXACT | {"excess": 1e-5, "derivatives": False}  # as few planes as the columns need
+OWN = {"objective": None, "copies": False, "own": True}
 
 # `excess` by method, T = 6,000 steps, R = 1, lam = 0.1 and minima near 0.8:
 # - steps 1/(lam t): (1 + ln T) (sqrt(lam) + R)^2 / (2 lam T) = 1.4e-2 bounds the mean on any data.
@@ -148,179 +109,61 @@ def _budgeted(text: str) -> Case:
 # - a violation of tol leaves a gap of C n tol at most, which is tol in units of the objective; SMO
 # goes on to the rounding.
 CASES = [
-    Case("pegasos(0.1)", lambda lam: jaxsvm.pegasos(lam)),
-    Case("pegasos(0.1, project=False)", lambda lam: jaxsvm.pegasos(lam, project=False)),
-    Case(
-        "pegasos(0.1, bias='feature')",
-        lambda lam: jaxsvm.pegasos(lam, bias="feature"),
-        bias="feature",
-    ),
-    Case(
-        "pegasos(0.1, bias='free')",
-        lambda lam: jaxsvm.pegasos(lam, bias="free"),
-        bias="free",
-        excess=1e-2,
-    ),
-    Case(
-        "pegasos(0.1, advance_on_violation=True)",
-        lambda lam: jaxsvm.pegasos(lam, advance_on_violation=True),
-    ),
-    Case(
-        "pegasos(0.1, loss=smooth_hinge(0.5))",
-        lambda lam: jaxsvm.pegasos(lam, loss=SMOOTH),
-        loss=SMOOTH,
-    ),
-    Case("averaged(pegasos(0.1))", lambda lam: jaxsvm.averaged(jaxsvm.pegasos(lam))),
-    Case("bottou_sgd(0.1)", lambda lam: jaxsvm.bottou_sgd(lam)),
-    Case("asgd(0.1, average_from=10)", lambda lam: jaxsvm.asgd(lam, average_from=10)),
-    Case("constrained_sgd(1.0)", lambda r: jaxsvm.constrained_sgd(r), 1.0, "radius", excess=1e-2),
-    Case(
-        "constrained_sgd(1.0, rbf(1.0))",
-        lambda r: jaxsvm.constrained_sgd(r, RBF),
-        1.0,
-        "radius",
-        kernel=True,
-        excess=2e-2,
-    ),
-    Case("perceptron()", lambda: jaxsvm.perceptron(), None, None),
-    Case(
-        "perceptron(rbf(0.5))",
-        lambda sigma: jaxsvm.perceptron(kernels.rbf(sigma)),
-        0.5,
-        None,
-        kernel=True,
-    ),
-    Case("perceptron(average=True)", lambda: jaxsvm.perceptron(average=True), None, None),
-    Case("sdca(1.0)", lambda C: jaxsvm.sdca(C), 1.0, "C", excess=1e-7, copies=False),
-    Case(
-        "sdca(1.0, bias='feature')",
-        lambda C: jaxsvm.sdca(C, bias="feature"),
-        1.0,
-        "C",
-        bias="feature",
-        excess=1e-7,
-        copies=False,
-    ),
-    Case(
-        "sdca(1.0, loss=squared_hinge())",
-        lambda C: jaxsvm.sdca(C, loss=losses.squared_hinge),
-        1.0,
-        "C",
-        losses.squared_hinge,
-        excess=1e-7,
-        copies=False,
-    ),
-    Case(
-        "sdca(1.0, loss=logistic())",
-        lambda C: jaxsvm.sdca(C, loss=losses.logistic),
-        1.0,
-        "C",
-        losses.logistic,
-        excess=1e-7,
-        copies=False,
-    ),
-    Case(
-        "sdca(1.0, loss=squared())",
-        lambda C: jaxsvm.sdca(C, loss=losses.squared),
-        1.0,
-        "C",
-        losses.squared,
-        excess=1e-7,
-        copies=False,
-    ),
-    Case(
-        "sdca(1.0, rbf(1.0))",
-        lambda C: jaxsvm.sdca(C, RBF),
-        1.0,
-        "C",
-        kernel=True,
-        excess=1e-7,
-        copies=False,
-    ),
-    Case(
-        "cocoa(1.0, blocks=3)",
-        lambda C: jaxsvm.cocoa(C, blocks=3),
-        1.0,
-        "C",
-        excess=1e-6,
-        copies=False,
-        own=True,
-    ),
+    Case("pegasos(0.1)"),
+    Case("pegasos(0.1, project=False)"),
+    Case("pegasos(0.1, bias='feature')", bias="feature"),
+    Case("pegasos(0.1, bias='free')", bias="free", excess=0.01),
+    Case("pegasos(0.1, advance_on_violation=True)"),
+    Case("pegasos(0.1, loss=smooth_hinge(0.5))", loss=SMOOTH),
+    Case("averaged(pegasos(0.1))"),
+    Case("bottou_sgd(0.1)"),
+    Case("asgd(0.1, average_from=10)"),
+    Case("constrained_sgd(1.0)", objective="radius", excess=0.01),
+    Case("constrained_sgd(1.0, rbf(1.0))", objective="radius", excess=0.02),
+    Case("perceptron()", objective=None),
+    Case("perceptron(rbf(0.5))", objective=None),
+    Case("perceptron(average=True)", objective=None),
+    Case("sdca(1.0)", **ASCENT),
+    Case("sdca(1.0, bias='feature')", bias="feature", **ASCENT),
+    Case("sdca(1.0, loss=squared_hinge())", loss=losses.squared_hinge, **ASCENT),
+    Case("sdca(1.0, loss=logistic())", loss=losses.logistic, **ASCENT),
+    Case("sdca(1.0, loss=squared())", loss=losses.squared, **ASCENT),
+    Case("sdca(1.0, rbf(1.0))", **ASCENT),
+    Case("cocoa(1.0, blocks=3)", objective="C", excess=1e-6, copies=False, own=True),
     Case(
         "cocoa(1.0, blocks=5, bias='feature', visit=2)",
-        lambda C: jaxsvm.cocoa(C, blocks=5, bias="feature", visit=2),
-        1.0,
-        "C",
+        objective="C",
         bias="feature",
         excess=1e-6,
         copies=False,
         own=True,
     ),
-    Case(
-        "augmented_lagrangian(1.0, rounds=1.0)",
-        lambda C: jaxsvm.augmented_lagrangian(C, rounds=1),
-        1.0,
-        "C",
-        bias="feature",
-        excess=1e-6,
-        copies=False,
-        exact=True,
-    ),
+    Case("augmented_lagrangian(1.0, rounds=1.0)", bias="feature", **EXACT_C),
     Case(
         "augmented_lagrangian(1.0, loss=squared_hinge(), bias='none', rounds=1.0)",
-        lambda C: jaxsvm.augmented_lagrangian(C, loss=losses.squared_hinge, bias="none", rounds=1),
-        1.0,
-        "C",
-        losses.squared_hinge,
-        excess=1e-6,
-        copies=False,
-        exact=True,
+        loss=losses.squared_hinge,
+        **EXACT_C,
     ),
     Case(
         "proximal_newton(0.02, l1_ratio=0.5, bias='feature', rounds=1.0)",
-        lambda lam: jaxsvm.proximal_newton(lam, l1_ratio=0.5, bias="feature", rounds=1),
-        0.02,
-        None,
-        losses.squared_hinge,
-        exact=True,
-        copies=False,
+        loss=losses.squared_hinge,
+        **EXACT_NONE,
     ),
     Case(
         "proximal_newton(0.1, l1_ratio=0.0, system='columns', tol=1e-06, rounds=1.0)",
-        lambda lam: jaxsvm.proximal_newton(lam, l1_ratio=0.0, system="columns", tol=1e-6, rounds=1),
         loss=losses.squared_hinge,
-        excess=1e-6,
-        exact=True,
-        copies=False,
+        **EXACT,
     ),
-    Case(
-        "dual_descent(1.0, tol=1e-06, rounds=20.0)",
-        lambda C: jaxsvm.dual_descent(C, tol=1e-6, rounds=20),
-        1.0,
-        "C",
-        bias="feature",
-        excess=1e-6,
-        copies=False,
-        exact=True,
-    ),
+    Case("dual_descent(1.0, tol=1e-06, rounds=20.0)", bias="feature", **EXACT_C),
     Case(
         "dual_descent(1.0, loss=squared_hinge(), bias='none', tol=1e-06, rounds=20.0)",
-        lambda C: jaxsvm.dual_descent(
-            C, loss=losses.squared_hinge, bias="none", tol=1e-6, rounds=20
-        ),
-        1.0,
-        "C",
-        losses.squared_hinge,
-        excess=1e-6,
-        copies=False,
-        exact=True,
+        loss=losses.squared_hinge,
         tol=1e-20,
+        **EXACT_C,
     ),
     Case(
         "block_descent(1.0, rounds=2.0)",
-        lambda C: jaxsvm.block_descent(C, rounds=2),
-        1.0,
-        "C",
+        objective="C",
         bias="feature",
         excess=1e-6,
         copies=False,
@@ -328,338 +171,122 @@ CASES = [
     ),
     Case(
         "crammer_singer(1.0, classes=3, rounds=20.0)",
-        lambda C: jaxsvm.crammer_singer(C, classes=3, rounds=20),
-        1.0,
-        None,
-        losses.crammer_singer,
-        "feature",
-        copies=False,
-        exact=True,
-    ),
-    Case(
-        "linear_svm(1.0)",
-        lambda C: jaxsvm.linear_svm(C),
-        1.0,
-        "C",
+        loss=losses.crammer_singer,
         bias="feature",
-        excess=1e-4,
-        copies=False,
-        exact=True,
+        **EXACT_NONE,
     ),
-    Case(
-        "interior_point(1.0, rounds=1.0)",
-        lambda C: jaxsvm.interior_point(C, rounds=1),
-        1.0,
-        "C",
-        bias="feature",
-        excess=1e-6,
-        copies=False,
-        exact=True,
-    ),
-    Case(
-        "interior_point(1.0, bias='none', rounds=1.0)",
-        lambda C: jaxsvm.interior_point(C, bias="none", rounds=1),
-        1.0,
-        "C",
-        excess=1e-6,
-        copies=False,
-        exact=True,
-    ),
-    Case(
-        "interior_point(1.0, bias='free', rounds=1.0)",
-        lambda C: jaxsvm.interior_point(C, bias="free", rounds=1),
-        1.0,
-        "C",
-        bias="free",
-        excess=1e-6,
-        copies=False,
-        exact=True,
-    ),
+    Case("linear_svm(1.0)", objective="C", bias="feature", excess=0.0001, copies=False, exact=True),
+    Case("interior_point(1.0, rounds=1.0)", bias="feature", **EXACT_C),
+    Case("interior_point(1.0, bias='none', rounds=1.0)", **EXACT_C),
+    Case("interior_point(1.0, bias='free', rounds=1.0)", bias="free", **EXACT_C),
     Case(
         "interior_point(1.0, loss=squared_hinge(), bias='none', rounds=1.0)",
-        lambda C: jaxsvm.interior_point(C, loss=losses.squared_hinge, bias="none", rounds=1),
-        1.0,
-        "C",
-        losses.squared_hinge,
-        excess=1e-6,
-        copies=False,
-        exact=True,
+        loss=losses.squared_hinge,
+        **EXACT_C,
     ),
     Case(
         "interior_point(1.0, loss=eps_insensitive(), bias='free', rounds=1.0)",
-        lambda C: jaxsvm.interior_point(C, loss=TUBE, bias="free", rounds=1),
-        1.0,
-        "C",
-        TUBE,
-        "free",
-        excess=1e-6,
-        copies=False,
-        exact=True,
-        tol=1e-14,
-    ),
-    Case("kernel_pegasos(0.1, rbf(1.0))", lambda lam: jaxsvm.kernel_pegasos(lam, RBF), kernel=True),
-    Case(
-        "asset(0.1, average_from=50)",
-        lambda lam: jaxsvm.asset(lam, average_from=50),
+        loss=TUBE,
         bias="free",
-        excess=4e-2,
-        sums=True,
+        tol=1e-14,
+        **EXACT_C,
     ),
-    Case(
-        "asset(0.1, average_from=50, bias='none')",
-        lambda lam: jaxsvm.asset(lam, average_from=50, bias="none"),
-        excess=1e-2,
-        sums=True,
-    ),
+    Case("kernel_pegasos(0.1, rbf(1.0))"),
+    Case("asset(0.1, average_from=50)", bias="free", excess=0.04, sums=True),
+    Case("asset(0.1, average_from=50, bias='none')", excess=0.01, sums=True),
     Case(
         "asset(0.1, loss=logistic(), average_from=50, bias='none')",
-        lambda lam: jaxsvm.asset(lam, loss=losses.logistic, average_from=50, bias="none"),
         loss=losses.logistic,
-        excess=1e-2,
+        excess=0.01,
         sums=True,
     ),
-    Case("asset_star(0.1)", lambda lam: jaxsvm.asset_star(lam)),
-    Case("asset_star(0.1, average_from=50)", lambda lam: jaxsvm.asset_star(lam, average_from=50)),
+    Case("asset_star(0.1)"),
+    Case("asset_star(0.1, average_from=50)"),
+    Case(f"on_features({SAME!r}, pegasos(0.1))"),
+    Case(f"on_features({SAME!r}, sdca(1.0))", objective="C", excess=1e-6, copies=False),
+    Case(f"fogd(0.1, {SAME!r})", objective=None),
+    Case("subgradient(0.1)", excess=1e-5),
+    Case("newton(0.1)", loss=losses.squared_hinge, **EXACT),
     Case(
-        f"on_features({SAME!r}, pegasos(0.1))",
-        lambda lam: jaxsvm.on_features(SAME, jaxsvm.pegasos(lam)),
-    ),
-    Case(
-        f"on_features({SAME!r}, sdca(1.0))",
-        lambda C: jaxsvm.on_features(SAME, jaxsvm.sdca(C)),
-        1.0,
-        "C",
-        excess=1e-6,
-        copies=False,
-    ),
-    Case(f"fogd(0.1, {SAME!r})", lambda eta: jaxsvm.fogd(eta, SAME), LAM, None),
-    Case("subgradient(0.1)", lambda lam: jaxsvm.subgradient(lam), excess=1e-5),
-    Case(
-        "newton(0.1)",
-        lambda lam: jaxsvm.newton(lam),
-        loss=losses.squared_hinge,
-        excess=1e-6,
-        copies=False,
-        exact=True,
-    ),
-    Case(
-        "newton(0.1, loss=logistic())",
-        lambda lam: jaxsvm.newton(lam, loss=losses.logistic),
-        loss=losses.logistic,
-        excess=1e-6,
-        copies=False,
-        exact=True,
-        tol=1e-24,
+        "newton(0.1, loss=logistic())", loss=losses.logistic, tol=1e-24, **EXACT
     ),  # a gap, which is the square of a distance
-    Case(
-        "newton(0.1, loss=smooth_hinge(0.5), rounds=1.0)",
-        lambda lam: jaxsvm.newton(lam, loss=SMOOTH, rounds=1),
-        loss=SMOOTH,
-        excess=1e-6,
-        copies=False,
-        exact=True,
-    ),
-    Case(
-        "newton(0.1, loss=squared(), system='cg', tol=1e-08)",
-        lambda lam: jaxsvm.newton(lam, loss=losses.squared, system="cg", tol=1e-8),
-        loss=losses.squared,
-        excess=1e-6,
-        copies=False,
-        exact=True,
-    ),
-    Case(
-        f"on_features({SAME!r}, newton(0.1))",
-        lambda lam: jaxsvm.on_features(SAME, jaxsvm.newton(lam)),
-        loss=losses.squared_hinge,
-        excess=1e-6,
-        copies=False,
-        exact=True,
-    ),
+    Case("newton(0.1, loss=smooth_hinge(0.5), rounds=1.0)", loss=SMOOTH, **EXACT),
+    Case("newton(0.1, loss=squared(), system='cg', tol=1e-08)", loss=losses.squared, **EXACT),
+    Case(f"on_features({SAME!r}, newton(0.1))", loss=losses.squared_hinge, **EXACT),
     Case(
         "newton(0.1, loss=pairwise(squared=True), rounds=1.0)",
-        lambda lam: jaxsvm.newton(lam, loss=losses.rank_squared_hinge, rounds=1),
         loss=losses.rank_squared_hinge,
-        excess=1e-6,
-        copies=False,
-        exact=True,
         tol=1e-24,
+        **EXACT,
+    ),
+    Case("least_squares(0.1)", loss=losses.squared, bias="free", copies=False),
+    Case("least_squares(0.1, bias='none')", loss=losses.squared, copies=False),
+    Case(
+        "decomposition(1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)", bias="free", **BLOCKS
     ),
     Case(
-        "least_squares(0.1)",
-        lambda lam: jaxsvm.least_squares(lam),
-        loss=losses.squared,
+        "decomposition(1.0, rbf(1.0), loss=eps_insensitive(), "
+        "tol=1e-05, working_set=8, rounds=1.0)",
+        loss=TUBE,
         bias="free",
-        copies=False,
+        **BLOCKS,
     ),
     Case(
-        "least_squares(0.1, bias='none')",
-        lambda lam: jaxsvm.least_squares(lam, bias="none"),
-        loss=losses.squared,
-        copies=False,
+        "decomposition(1.0, rbf(1.0), loss=squared_hinge(), bias='none', "
+        "tol=1e-05, working_set=8, rounds=1.0)",
+        loss=losses.squared_hinge,
+        **BLOCKS,
     ),
-    _blocks("decomposition(1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)", bias="free"),
-    _blocks(
-        (
-            "decomposition(1.0, rbf(1.0), loss=eps_insensitive(), "
-            "tol=1e-05, working_set=8, rounds=1.0)"
-        ),
-        TUBE,
-        "free",
-    ),
-    _blocks(
-        (
-            "decomposition(1.0, rbf(1.0), loss=squared_hinge(), bias='none', "
-            "tol=1e-05, working_set=8, rounds=1.0)"
-        ),
-        losses.squared_hinge,
-    ),
+    Case("nu_svc(0.4, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)", bias="free", **EXACT_NONE),
     Case(
-        "nu_svc(0.4, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)",
-        lambda nu: jaxsvm.nu_svc(nu, RBF, **NU_OPTIONS),
-        0.4,
-        None,
-        bias="free",
-        kernel=True,
-        copies=False,
-        exact=True,
-    ),
-    Case(
-        "one_class(0.3, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)",
-        lambda nu: jaxsvm.one_class(nu, RBF, **NU_OPTIONS),
-        0.3,
-        None,
-        bias="free",
-        kernel=True,
-        copies=False,
-        exact=True,
+        "one_class(0.3, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)", bias="free", **EXACT_NONE
     ),
     Case(
         "nu_svr(0.3, 1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)",
-        lambda nu: jaxsvm.nu_svr(nu, 1.0, RBF, **NU_OPTIONS),
-        0.3,
-        None,
-        TUBE,
-        "free",
-        kernel=True,
-        copies=False,
-        exact=True,
-    ),
-    Case(
-        "smo(1.0, rbf(1.0))",
-        lambda C: jaxsvm.smo(C, RBF),
-        1.0,
-        "C",
+        loss=TUBE,
         bias="free",
-        kernel=True,
-        excess=1e-6,
-        copies=False,
-        exact=True,
+        **EXACT_NONE,
     ),
+    Case("smo(1.0, rbf(1.0))", bias="free", **EXACT_C),
+    Case("smo(1.0, rbf(1.0), bias='none')", **EXACT_C),
+    Case("bsgd(0.1, rbf(1.0), budget=24)"),
+    Case("bsca(1.0, rbf(1.0), budget=24)", objective="C", excess=1e-6, copies=False),
+    # with fewer points than corrections, so that all of their steps are taken: nothing is known of
+    # their optima
     Case(
-        "smo(1.0, rbf(1.0), bias='none')",
-        lambda C: jaxsvm.smo(C, RBF, bias="none"),
-        1.0,
-        "C",
-        kernel=True,
-        excess=1e-6,
-        copies=False,
-        exact=True,
+        "bsgd(0.1, rbf(1.0), budget=5, maintain=merge(partners=2, search='golden'))", objective=None
     ),
-    Case(
-        "bsgd(0.1, rbf(1.0), budget=24)", lambda lam: jaxsvm.bsgd(lam, RBF, budget=24), kernel=True
-    ),
-    Case(
-        "bsca(1.0, rbf(1.0), budget=24)",
-        lambda C: jaxsvm.bsca(C, RBF, budget=24),
-        1.0,
-        "C",
-        kernel=True,
-        excess=1e-6,
-        copies=False,
-    ),
-    *map(_budgeted, BUDGETED),
-    Case("sbp(0.3, rbf(1.0))", lambda nu: jaxsvm.sbp(nu, RBF), 0.3, None, kernel=True, own=True),
-    Case(
-        "sbp(0.3, rbf(1.0), bias='free')",
-        lambda nu: jaxsvm.sbp(nu, RBF, bias="free"),
-        0.3,
-        None,
-        bias="free",
-        kernel=True,
-        own=True,
-    ),
-    Case(
-        "batch_perceptron(0.1, rbf(1.0))",
-        lambda margin: jaxsvm.batch_perceptron(margin, RBF),
-        0.1,
-        None,
-        kernel=True,
-        copies=False,
-        own=True,
-    ),
-    Case(
-        "simba(0.3, horizon=200.0)",
-        lambda nu: jaxsvm.simba(nu, horizon=200.0),
-        0.3,
-        None,
-        copies=False,
-        own=True,
-    ),
+    Case("bsca(0.1, rbf(1.0), budget=5)", objective=None, copies=False),
+    Case("stoptron(rbf(0.1), budget=5)", objective=None),
+    Case("random_budget_perceptron(rbf(0.1), budget=5)", objective=None),
+    Case("fixed_budget_perceptron(rbf(0.1), budget=5)", objective=None),
+    Case("tighter_perceptron(rbf(0.1), budget=5)", objective=None),
+    Case("tightest_perceptron(rbf(0.1), budget=5)", objective=None),
+    Case("forgetron(rbf(0.1), budget=5)", objective=None),
+    Case("projectron(rbf(0.1), budget=5)", objective=None),
+    Case("projectron_plus(rbf(0.1), budget=5)", objective=None),
+    Case("bpas(0.1, rbf(1.0), budget=5)", objective=None),
+    Case("bogd(0.1, rbf(1.0), budget=5)", objective=None),
+    Case("nogd(0.1, rbf(1.0), budget=5, features=3)", objective=None),
+    Case("sbp(0.3, rbf(1.0))", objective=None, own=True),
+    Case("sbp(0.3, rbf(1.0), bias='free')", objective=None, bias="free", own=True),
+    Case("batch_perceptron(0.1, rbf(1.0))", **OWN),
+    Case("simba(0.3, horizon=200.0)", **OWN),
     # ends at a vertex
-    Case("wolfe(0.01)", lambda lam: jaxsvm.wolfe(lam), 0.01, excess=1e-5, copies=False, own=True),
-    Case(
-        "wolfe(0.05, rbf(1.0))",
-        lambda lam: jaxsvm.wolfe(lam, RBF),
-        0.05,
-        kernel=True,
-        excess=1e-5,
-        own=True,
-    ),
-    _planes("ocas(0.1, planes=6)", jaxsvm.ocas),
-    _planes("ocas(0.1, planes=6, bias='free')", jaxsvm.ocas, bias="free"),
-    _planes("ocas(0.1, loss=logistic(), planes=6)", jaxsvm.ocas, losses.logistic),
+    Case("wolfe(0.01)", excess=1e-5, copies=False, own=True),
+    Case("wolfe(0.05, rbf(1.0))", excess=1e-5, own=True),
+    Case("ocas(0.1, planes=6)", **PLANES),
+    Case("ocas(0.1, planes=6, bias='free')", bias="free", **PLANES),
+    Case("ocas(0.1, loss=logistic(), planes=6)", loss=losses.logistic, **PLANES),
     # gaps are squares of distances
-    _planes("ocas(0.1, loss=pairwise(), planes=6)", jaxsvm.ocas, losses.rank_hinge, spread=1e-3),
-    _planes("svm_perf(0.1, planes=6)", jaxsvm.svm_perf),
-    _planes("svm_perf(0.1, planes=6, bias='feature')", jaxsvm.svm_perf, bias="feature"),
-    Case(
-        "cpsp(0.1, rbf(1.0), points=4, planes=6)",
-        lambda lam: jaxsvm.cpsp(lam, RBF, points=4, planes=6),
-        LAM,
-        None,
-        # flat maxima: a point is known to sqrt(eps)
-        kernel=True,
-        copies=False,
-        exact=True,
-        derivatives=False,
-        spread=1e-2,
-    ),
-    Case(
-        "scs(0.1, capacity=12)",
-        lambda lam: jaxsvm.scs(lam, capacity=12),
-        LAM,
-        None,
-        copies=False,
-        own=True,
-    ),
-    Case(
-        "scs(0.1, rbf(1.0), capacity=12)",
-        lambda lam: jaxsvm.scs(lam, RBF, capacity=12),
-        LAM,
-        None,
-        kernel=True,
-        copies=False,
-        own=True,
-    ),
-    Case(
-        "lasvm(1.0, rbf(1.0))",
-        lambda C: jaxsvm.lasvm(C, RBF),
-        1.0,
-        None,
-        kernel=True,
-        copies=False,
-        exact=True,
-    ),
+    Case("ocas(0.1, loss=pairwise(), planes=6)", loss=losses.rank_hinge, spread=0.001, **PLANES),
+    Case("svm_perf(0.1, planes=6)", **PLANES),
+    Case("svm_perf(0.1, planes=6, bias='feature')", bias="feature", **PLANES),
+    # flat maxima: a point is known to sqrt(eps)
+    Case("cpsp(0.1, rbf(1.0), points=4, planes=6)", spread=0.01, derivatives=False, **EXACT_NONE),
+    Case("scs(0.1, capacity=12)", **OWN),
+    Case("scs(0.1, rbf(1.0), capacity=12)", **OWN),
+    Case("lasvm(1.0, rbf(1.0))", **EXACT_NONE),
 ]
 
 

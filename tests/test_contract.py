@@ -648,14 +648,12 @@ SMOOTH = [case for case in NUMBERED if case.loss is not losses.hinge]
 FLAT = "tol rounds margin eta bias_rate reset m_L m_R eta1 eta2 gamma".split()
 
 
-def smooth_score(case: Case, number, **options):
+def smooth_score(case: Case, solver, **options):
     """A smooth function of the model that a run inside a transformation leads to."""
     data, new_rows = data_for(case, dtype="float64"), NEW_ROWS.astype(float)
     return jnp.sum(
         jnp.tanh(
-            jaxsvm.fit(case.at(number), data, KEY, every=5, sampler=case.feed(), **options).model(
-                new_rows
-            )
+            jaxsvm.fit(solver, data, KEY, every=5, sampler=case.feed(), **options).model(new_rows)
         )
     )
 
@@ -698,12 +696,9 @@ def test_derivatives_through_a_run(case, x64):
     """A run is a piecewise smooth function of its number; differences of one part in a million meet
     no kink here."""
     number = jnp.asarray(case.number)
-    plain = lambda number: smooth_score(case, number, **ended(case, 10))
+    of_solver = lambda solver: smooth_score(case, solver, **ended(case, 10))
     # one derivative for each number of the solver and of the nodes in it
     solver, pull = jax.vjp(lambda number: cast(case.at(number), "float64"), number)
-    of_solver = lambda solver: smooth_score(
-        case._replace(make=lambda _: solver), number, **ended(case, 10)
-    )
     value, slopes = jax.jit(jax.value_and_grad(of_solver), compiler_options=QUICK)(solver)
     reverse = value, pull(slopes)[0]
     # Central differences: h^2 of truncation and 1e-16 / h of rounding.
@@ -717,7 +712,8 @@ def test_derivatives_through_a_run(case, x64):
     if case not in ENGINES:
         return
     forward = jax.jit(
-        lambda number: jax.jvp(plain, (number,), (jnp.ones(()),)), compiler_options=QUICK
+        lambda number: jax.jvp(lambda n: of_solver(case.at(n)), (number,), (jnp.ones(()),)),
+        compiler_options=QUICK,
     )(number)
     assert_slopes(forward, reverse, 1e-10)
 
@@ -729,7 +725,7 @@ def test_derivatives_through_a_run_with_tolerance(case, x64):
     """A tolerance that is never met changes nothing; one that is met at the first look leaves the
     first piece."""
     risk = jaxsvm.risk_on(data_for(case, dtype="float64"), case.loss)
-    stopped = lambda number, tol: smooth_score(case, number, steps=10, tol=tol, probe=risk)
+    stopped = lambda number, tol: smooth_score(case, case.at(number), steps=10, tol=tol, probe=risk)
     both = jax.jit(jax.value_and_grad(stopped), compiler_options=QUICK)
     number = jnp.asarray(case.number)
     assert_slopes(both(number, -1.0), difference(case, 10), 1e-6)
