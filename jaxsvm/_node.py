@@ -176,6 +176,25 @@ class Node:
     def check(self) -> None:
         """Raise ValueError for fields that cannot be; called where a user makes a node."""
 
+    def validate(self, data: Any) -> None:
+        """Raise ValueError for rows that it, or a node in it, cannot process; called on the host.
+
+        Targets, values of rows, and a kernel of a user that is none on them.
+        """
+        for part in nodes_of(vars(self)):
+            part.validate(data)
+
+    def refuse_batch(self) -> None:
+        """Raise ValueError for one that `jax.vmap` made, with arrays in the places of numbers."""
+        for field, hint, value in fields_in(self):
+            if float in hint and jax.Array not in hint and np.ndim(value):
+                refuse_shape(field.name, value)
+
+    def refuse_open(self, x: Any) -> None:
+        """Raise ValueError for kernels in it whose functions close over traced values."""
+        for part in nodes_of(vars(self)):
+            part.refuse_open(x)
+
     @classmethod
     def admit(cls, name: str, value: Any) -> Any:
         """The value of a field of this kind; raise TypeError for one of another."""
@@ -336,12 +355,17 @@ def lies_in(value: Any, least: float, most: float, open: bool) -> Any:
     return inside & (abs(value) < np.inf)
 
 
+def nodes_of(tree: Any) -> Iterator[Any]:
+    """The nodes of a tree, without those in their fields."""
+    is_node = lambda part: isinstance(part, Node)
+    return filter(is_node, jax.tree.leaves(tree, is_leaf=is_node))
+
+
 def nodes_in(tree: Any) -> Iterator[Any]:
     """All nodes of a tree, those in the fields of others too."""
-    for part in jax.tree.leaves(tree, is_leaf=lambda part: isinstance(part, Node)):
-        if isinstance(part, Node):
-            yield part
-            yield from nodes_in(vars(part))
+    for part in nodes_of(tree):
+        yield part
+        yield from nodes_in(vars(part))
 
 
 def holds_functions(tree: Any) -> bool:
@@ -379,13 +403,6 @@ def in_range(tree: Any) -> Any:
         if "range" in field.metadata:
             held &= jnp.all(lies_in(value, *field.metadata["range"]))
     return held
-
-
-def refuse_batch(tree: Any) -> None:
-    """Raise ValueError for a node that `jax.vmap` made, with arrays in the places of numbers."""
-    for field, hint, value in fields_in(tree):
-        if float in hint and jax.Array not in hint and np.ndim(value):
-            refuse_shape(field.name, value)
 
 
 def same_number(one: Any, other: Any) -> bool:

@@ -136,10 +136,9 @@ def solution(
     kernel = as_kernel(kernel)
     *parameters, b = cast((kernel, data.y, data.weight, C, loss, b), coef.dtype)
     x = jax.tree.map(jnp.asarray, data.x)
-    if holds_functions(kernel) or holds_functions(loss):
-        check_open(
-            lambda parts: (parts[1](parts[0][:1], parts[0]), _quadratic(parts)), (x, *parameters)
-        )
+    kernel.refuse_open(x)
+    if holds_functions(loss):
+        check_open(_quadratic, (x, *parameters))
     return _attached(bias, min(n, free or FREE), *lax.stop_gradient((coef, b)), (x, *parameters))
 
 
@@ -285,9 +284,9 @@ def parts_solution(
         coef (k, n) and level (k,).
     """
     constants = lax.stop_gradient((coef, level))
-    parameters = jax.tree.map(jnp.asarray, x), cast(kernel, coef.dtype), parts
-    if holds_functions(kernel):
-        check_open(lambda parts: parts[1](parts[0][:1], parts[0]), parameters)
+    kernel = cast(kernel, coef.dtype)
+    kernel.refuse_open(x)
+    parameters = jax.tree.map(jnp.asarray, x), kernel, parts
     return _parts_attached(min(coef.size, free or FREE), *constants, parameters)
 
 
@@ -400,8 +399,7 @@ def simplex_solution(
     n, k = coef.shape
     y, weight, C, kernel = cast((data.y, data.weight, C, as_kernel(kernel)), coef.dtype)
     parameters = jax.tree.map(jnp.asarray, data.x), kernel, y, jnp.asarray(weight), C
-    if holds_functions(kernel):
-        check_open(lambda parts: parts[1](parts[0][:1], parts[0]), parameters)
+    kernel.refuse_open(data.x)
     limit = min(n * (k - 1), free or FREE)
     return _simplex_attached(limit, lax.stop_gradient(coef), parameters)
 

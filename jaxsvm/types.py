@@ -238,8 +238,15 @@ class Sampler(Node):
         """The state after a chunk, by the rows (T, r) of its steps and their progress."""
         return state
 
-    def validate(self, data: Batch) -> None:
-        """Raise for targets from which it cannot draw; called on the host."""
+    def check_drawn(self, state: State, step: int, count: Any, n: int) -> None:
+        """Raise ValueError for drawn rows that do not exist, in steps whose loss is no number."""
+        index = np.zeros(0) if self.full_batch else np.asarray(self.draw(state, step, count))
+        wrong = index[(index < -1) | (index >= n)]
+        if wrong.size:
+            raise ValueError(
+                f"the sampler drew row {wrong[0]}, expected row numbers from 0 to {n - 1}, or -1 "
+                "for padding: mend its function draw"
+            )
 
 
 class Solver(Node):
@@ -347,9 +354,6 @@ class Solver(Node):
         """The rows in the form that updates on all rows read fastest; called on the host."""
         return data
 
-    def validate(self, data: Batch) -> None:
-        """Raise ValueError for values that it cannot process; called on the host."""
-
 
 class Wrapper(Solver):
     """A solver with another solver inside, to which it leaves what it does not change."""
@@ -398,9 +402,6 @@ class Wrapper(Solver):
 
     def layout(self, data: Batch) -> Batch:
         return self.inner.layout(data)
-
-    def validate(self, data: Batch) -> None:
-        self.inner.validate(data)
 
 
 class Space(Node):
@@ -594,9 +595,6 @@ class JointLoss(Node):
     def joint(self, data: Batch) -> Any:
         """The risk of rows, see `jaxsvm.risks`."""
         raise NotImplementedError
-
-    def validate(self, data: Batch) -> None:
-        """Raise for targets that it cannot process; called on the host."""
 
 
 AnyLoss: TypeAlias = Loss | JointLoss
