@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .checks import MOST_COUNT, as_array, as_number, integer, on_host, refuse_shape, shown
+from .checks import MOST_COUNT, as_array, as_number, integer, is_key, on_host, refuse_shape, shown
 
 _T = TypeVar("_T")
 REGISTRY: dict[str, Any] = {}  # name -> class, factory or function: what `models.load` may make
@@ -253,9 +253,7 @@ def _admitted(field: dataclasses.Field, hint: tuple, value: Any) -> Any:
         return None
     if isinstance(value, np.bool_ | np.str_):
         value = value.item()
-    if len(kinds) == 1:
-        return kinds[0].admit(name, value)
-    if kinds and not isinstance(value, tuple(kinds)):
+    if kinds and (len(kinds) == 1 or not isinstance(value, tuple(kinds))):
         return kinds[0].admit(name, value)
     if float in hint and (jax.Array not in hint or not np.ndim(value)):
         if isinstance(value, bool):
@@ -274,9 +272,8 @@ def _admitted(field: dataclasses.Field, hint: tuple, value: Any) -> Any:
         if int in hint:
             return integer(name, value, least, int(min(most, MOST_COUNT)))
         _check_range(name, value, *field.metadata["range"])
-    choices = [
-        c for h in hint if typing.get_origin(h) is typing.Literal for c in typing.get_args(h)
-    ]
+    words = [typing.get_args(h) for h in hint if typing.get_origin(h) is typing.Literal]
+    choices = sum(words, ())
     if choices and (isinstance(value, bool | float) or value not in choices):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     plain = tuple(h for h in hint if h in (bool, int, str))
@@ -435,19 +432,13 @@ def struct(cls: type[_T]) -> type[_T]:
     """
     if "__repr__" not in vars(cls):
         cls.__repr__ = _show_fields  # type: ignore[method-assign]  # of any class
-    return register(
-        cls.__name__,
-        jax.tree_util.register_dataclass(
-            dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
-        ),
-    )
+    cls = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    return register(cls.__name__, jax.tree_util.register_dataclass(cls))
 
 
 def _show_fields(self: Any) -> str:
-    shown = ", ".join(
-        f"{field.name}={show(getattr(self, field.name))}" for field in dataclasses.fields(self)
-    )
-    return f"{type(self).__name__}({shown})"
+    fields = (f"{f.name}={show(getattr(self, f.name))}" for f in dataclasses.fields(self))
+    return f"{type(self).__name__}({', '.join(fields)})"
 
 
 def cast(tree: Any, dtype: Any) -> Any:
@@ -460,10 +451,9 @@ def cast(tree: Any, dtype: Any) -> Any:
     """
 
     def one(leaf):
-        if not is_number(leaf):
+        if not is_number(leaf) or is_key(leaf):
             return leaf
-        is_key = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        if is_key or not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             return leaf
         # known numbers stay on the host, where nothing is compiled
         if isinstance(leaf, float | np.floating):

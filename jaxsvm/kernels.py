@@ -798,20 +798,17 @@ class custom(Kernel):
 
 def _takes(name: str, fn: Callable, arguments: str) -> None:
     """Raise for NumPy functions, which JAX cannot trace, and for functions of other arguments."""
-    of_numpy = any(
-        str(getattr(thing, "__module__", "")).split(".")[0] == "numpy" for thing in (fn, type(fn))
-    )
+    modules = {str(getattr(thing, "__module__", "")) for thing in (fn, type(fn))}
+    of_numpy = any(module.split(".")[0] == "numpy" for module in modules)
     if not callable(fn) or isinstance(fn, type) or of_numpy:
         how = ", of NumPy: write one with jax.numpy" if of_numpy else ""
         raise TypeError(
             f"{name} must be a function of {arguments} made of JAX operations, got {shown(fn)}{how}"
         )
     try:
-        signature = inspect.signature(fn)
-    except (TypeError, ValueError):  # no signature is available
+        inspect.signature(fn).bind(*arguments.split(","))
+    except ValueError:  # no signature is available
         return
-    try:
-        signature.bind(*arguments.split(","))
     except TypeError as error:
         raise TypeError(
             f"{name} must be a function of {arguments}, got {shown(fn)}: {error}"

@@ -92,9 +92,8 @@ def check_arguments(
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
     check_key(key)
     check_probe(probe)
-    is_free = (
-        isinstance(solver.iterates_to, float) and solver.iterates_to == 0
-    )  # of rows that were not read
+    # 0: of rows that were not read
+    is_free = isinstance(solver.iterates_to, float) and solver.iterates_to == 0
     if tol is not None and solver.iterates_to is not None and not is_free:
         check_positive(tol=tol)
     check_limit("seconds", seconds)
