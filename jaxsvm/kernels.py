@@ -248,9 +248,8 @@ class _OfProducts(Kernel):
     """A kernel that is a function of <x, z>, |x|^2 and |z|^2."""
 
     def block(self, x: Any, z: Any) -> Array:
-        x, z = x.astype(accum_dtype(x)), z.astype(accum_dtype(z))
-        norms = sqnorms(x)[:, None], sqnorms(z)[None, :]
-        return self.of_products(cross_products(x, z), *norms, x.shape[-1])
+        z = z.astype(accum_dtype(z))
+        return self.values(x, z, sqnorms(z))
 
     def diagonal(self, x: Array) -> Array:
         square = sqnorms(x)

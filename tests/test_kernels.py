@@ -210,11 +210,6 @@ def test_a_matrix_of_several_blocks_is_looked_at_to_the_end():
         kernels.precomputed().validate(data._replace(x=values))
 
 
-def test_kernels_that_are_worked_out_are_not_looked_at():
-    data = jaxsvm.dataset(X.astype(np.float32), np.where(X[:, 0] > 0, 1, -1))
-    assert (kernels.rbf(1.0) + kernels.linear()).validate(data) is None
-
-
 @pytest.mark.long
 def test_vmap_over_sigma_equals_a_loop():
     x, z, sigmas = (

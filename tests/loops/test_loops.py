@@ -143,24 +143,6 @@ def test_seconds_and_save_inside_jit(option, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("lam", "came"),
-    [(0.0, "0"), (-1, "-1"), (float("nan"), "nan"), (float("inf"), "inf"), (jnp.float32(-2), "-2")],
-)
-def test_lam_out_of_range(lam, came):
-    message = f"^lam must be a finite number above 0, got {came}$"
-    with pytest.raises(ValueError, match=message):
-        fit(jaxsvm.pegasos(lam), DATA, KEY, steps=1)
-    with pytest.raises(ValueError, match=message):
-        jaxsvm.pegasos(lam).init(KEY, DATA)
-
-
-def test_lam_out_of_range_in_a_step():
-    state = jax.jit(jaxsvm.pegasos(1.0).init)(KEY, DATA)
-    with pytest.raises(ValueError, match="^lam must be a finite number above 0, got -1$"):
-        step(jaxsvm.pegasos(-1.0), state, DATA)
-
-
 def test_lam_is_a_vector():
     message = r"^lam has shape \(8,\); sweep it with jax\.vmap or jaxsvm\.sweep"
     with pytest.raises(ValueError, match=message):
