@@ -368,13 +368,9 @@ def nodes_in(tree: Any) -> Iterator[Any]:
 def holds_functions(tree: Any) -> bool:
     """Whether nodes of a tree hold functions, or are of classes of a user."""
     is_own = lambda part: type(part).__module__.startswith(f"{__package__}.")
-    leaves = lambda value: jax.tree.leaves(value, is_leaf=callable)
-    is_function = lambda value: any(
-        callable(leaf) and not isinstance(leaf, Node) for leaf in leaves(value)
-    )
-    return any(
-        not is_own(part) or any(map(is_function, vars(part).values())) for part in nodes_in(tree)
-    )
+    is_function = lambda leaf: callable(leaf) and not isinstance(leaf, Node)
+    leaves = lambda part: jax.tree.leaves(vars(part), is_leaf=callable)
+    return any(not is_own(p) or any(map(is_function, leaves(p))) for p in nodes_in(tree))
 
 
 def refuse_class(name: str, value: Any) -> None:

@@ -277,11 +277,9 @@ def test_low_precision_rows_give_float32_values():
         "scaled(linear(), -1.0)",
     ],
 )
-def test_bad_parameters_raise_a_value_error_where_the_kernel_is_used(name):
+def test_bad_parameters_raise_a_value_error_where_the_kernel_is_written(name):
     with pytest.raises(ValueError):
-        make(name)(jnp.ones((2, 2)), jnp.ones((2, 2)))
-    with pytest.raises(ValueError):  # and before a solver begins
-        kernels.as_kernel(2.0 * make(name) + kernels.linear())
+        make(name)
 
 
 @pytest.mark.long
