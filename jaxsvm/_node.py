@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .checks import MOST_COUNT, as_array, as_number, integer, on_host, refuse_shape, shown
+from .checks import MOST_COUNT, as_array, as_number, integer, is_key, on_host, refuse_shape, shown
 
 _T = TypeVar("_T")
 REGISTRY: dict[str, Any] = {}  # name -> class, factory or function: what `models.load` may make
@@ -176,6 +176,25 @@ class Node:
     def check(self) -> None:
         """Raise ValueError for fields that cannot be; called where a user makes a node."""
 
+    def validate(self, data: Any) -> None:
+        """Raise ValueError for rows that it, or a node in it, cannot process; called on the host.
+
+        Targets, values of rows, and a kernel of a user that is none on them.
+        """
+        for part in nodes_of(vars(self)):
+            part.validate(data)
+
+    def refuse_batch(self) -> None:
+        """Raise ValueError for one that `jax.vmap` made, with arrays in the places of numbers."""
+        for field, hint, value in fields_in(self):
+            if float in hint and jax.Array not in hint and np.ndim(value):
+                refuse_shape(field.name, value)
+
+    def refuse_open(self, x: Any) -> None:
+        """Raise ValueError for kernels in it whose functions close over traced values."""
+        for part in nodes_of(vars(self)):
+            part.refuse_open(x)
+
     @classmethod
     def admit(cls, name: str, value: Any) -> Any:
         """The value of a field of this kind; raise TypeError for one of another."""
@@ -234,9 +253,7 @@ def _admitted(field: dataclasses.Field, hint: tuple, value: Any) -> Any:
         return None
     if isinstance(value, np.bool_ | np.str_):
         value = value.item()
-    if len(kinds) == 1:
-        return kinds[0].admit(name, value)
-    if kinds and not isinstance(value, tuple(kinds)):
+    if kinds and (len(kinds) == 1 or not isinstance(value, tuple(kinds))):
         return kinds[0].admit(name, value)
     if float in hint and (jax.Array not in hint or not np.ndim(value)):
         if isinstance(value, bool):
@@ -255,9 +272,8 @@ def _admitted(field: dataclasses.Field, hint: tuple, value: Any) -> Any:
         if int in hint:
             return integer(name, value, least, int(min(most, MOST_COUNT)))
         _check_range(name, value, *field.metadata["range"])
-    choices = [
-        c for h in hint if typing.get_origin(h) is typing.Literal for c in typing.get_args(h)
-    ]
+    words = [typing.get_args(h) for h in hint if typing.get_origin(h) is typing.Literal]
+    choices = sum(words, ())
     if choices and (isinstance(value, bool | float) or value not in choices):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     plain = tuple(h for h in hint if h in (bool, int, str))
@@ -336,24 +352,25 @@ def lies_in(value: Any, least: float, most: float, open: bool) -> Any:
     return inside & (abs(value) < np.inf)
 
 
+def nodes_of(tree: Any) -> Iterator[Any]:
+    """The nodes of a tree, without those in their fields."""
+    is_node = lambda part: isinstance(part, Node)
+    return filter(is_node, jax.tree.leaves(tree, is_leaf=is_node))
+
+
 def nodes_in(tree: Any) -> Iterator[Any]:
     """All nodes of a tree, those in the fields of others too."""
-    for part in jax.tree.leaves(tree, is_leaf=lambda part: isinstance(part, Node)):
-        if isinstance(part, Node):
-            yield part
-            yield from nodes_in(vars(part))
+    for part in nodes_of(tree):
+        yield part
+        yield from nodes_in(vars(part))
 
 
 def holds_functions(tree: Any) -> bool:
     """Whether nodes of a tree hold functions, or are of classes of a user."""
     is_own = lambda part: type(part).__module__.startswith(f"{__package__}.")
-    leaves = lambda value: jax.tree.leaves(value, is_leaf=callable)
-    is_function = lambda value: any(
-        callable(leaf) and not isinstance(leaf, Node) for leaf in leaves(value)
-    )
-    return any(
-        not is_own(part) or any(map(is_function, vars(part).values())) for part in nodes_in(tree)
-    )
+    is_function = lambda leaf: callable(leaf) and not isinstance(leaf, Node)
+    leaves = lambda part: jax.tree.leaves(vars(part), is_leaf=callable)
+    return any(not is_own(p) or any(map(is_function, leaves(p))) for p in nodes_in(tree))
 
 
 def refuse_class(name: str, value: Any) -> None:
@@ -379,13 +396,6 @@ def in_range(tree: Any) -> Any:
         if "range" in field.metadata:
             held &= jnp.all(lies_in(value, *field.metadata["range"]))
     return held
-
-
-def refuse_batch(tree: Any) -> None:
-    """Raise ValueError for a node that `jax.vmap` made, with arrays in the places of numbers."""
-    for field, hint, value in fields_in(tree):
-        if float in hint and jax.Array not in hint and np.ndim(value):
-            refuse_shape(field.name, value)
 
 
 def same_number(one: Any, other: Any) -> bool:
@@ -418,19 +428,13 @@ def struct(cls: type[_T]) -> type[_T]:
     """
     if "__repr__" not in vars(cls):
         cls.__repr__ = _show_fields  # type: ignore[method-assign]  # of any class
-    return register(
-        cls.__name__,
-        jax.tree_util.register_dataclass(
-            dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
-        ),
-    )
+    cls = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    return register(cls.__name__, jax.tree_util.register_dataclass(cls))
 
 
 def _show_fields(self: Any) -> str:
-    shown = ", ".join(
-        f"{field.name}={show(getattr(self, field.name))}" for field in dataclasses.fields(self)
-    )
-    return f"{type(self).__name__}({shown})"
+    fields = (f"{f.name}={show(getattr(self, f.name))}" for f in dataclasses.fields(self))
+    return f"{type(self).__name__}({', '.join(fields)})"
 
 
 def cast(tree: Any, dtype: Any) -> Any:
@@ -443,10 +447,9 @@ def cast(tree: Any, dtype: Any) -> Any:
     """
 
     def one(leaf):
-        if not is_number(leaf):
+        if not is_number(leaf) or is_key(leaf):
             return leaf
-        is_key = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        if is_key or not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             return leaf
         # known numbers stay on the host, where nothing is compiled
         if isinstance(leaf, float | np.floating):

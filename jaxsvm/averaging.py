@@ -41,25 +41,17 @@ def update_mean(
 ) -> AverageState:
     """mean += rho (params - mean), rho = newest weight / sum of all weights from `start` on."""
     since = state.count - start
+    number = jnp.maximum(since, 0)
+    later = lambda a: jnp.where(since > 0, a, jnp.zeros_like(a))
     if weights is None:
-        rho, total = (
-            1 / (jnp.maximum(since, 0) + 1).astype(accum_dtype(jax.tree.leaves(params)[0])),
-            None,
-        )
+        rho, total = 1 / (number + 1).astype(accum_dtype(jax.tree.leaves(params)[0])), None
     else:
-        weight = jnp.asarray(
-            weights(jnp.maximum(since, 0).astype(state.total.dtype)), state.total.dtype
-        )
-        total = jnp.where(since > 0, state.total, jnp.zeros_like(state.total)) + weight
+        dtype = state.total.dtype
+        weight = jnp.asarray(weights(number.astype(dtype)), dtype)
+        total = later(state.total) + weight
         rho = weight / total
-
-    before = jax.tree.map(
-        lambda mean, newest: jnp.where(since > 0, mean, newest), state.mean, params
-    )
-    compensation = jax.tree.map(
-        lambda compensation: jnp.where(since > 0, compensation, jnp.zeros_like(compensation)),
-        state.compensation,
-    )
+    before = jax.tree.map(lambda mean, a: jnp.where(since > 0, mean, a), state.mean, params)
+    compensation = jax.tree.map(later, state.compensation)
     mean, compensation = running_mean(before, compensation, params, rho)
     return AverageState(mean, compensation, optax.safe_increment(state.count), total)
 

@@ -26,20 +26,13 @@ def as_array(name: str, value: Any) -> Any:
 
     The array is one leaf.
     """
-    if isinstance(value, list | tuple):
-        leaves = jax.tree.leaves(value)
-        if leaves and all(isinstance(leaf, _REAL) or _is_array(leaf) for leaf in leaves):
-            try:
-                return (
-                    jnp.asarray(value)
-                    if any(isinstance(leaf, jax.Array) for leaf in leaves)
-                    else np.asarray(value, float)
-                )
-            except (TypeError, ValueError):  # rows that differ in length
-                pass
-    elif isinstance(value, bool):
-        pass
-    elif isinstance(value, float | int) or (_is_array(value) and is_numeric(value.dtype)):
+    leaves = jax.tree.leaves(value) if isinstance(value, list | tuple) else []
+    if leaves and all(isinstance(leaf, _REAL) or _is_array(leaf) for leaf in leaves):
+        of_jax = any(isinstance(leaf, jax.Array) for leaf in leaves)
+        with contextlib.suppress(TypeError, ValueError):  # rows that differ in length
+            return jnp.asarray(value) if of_jax else np.asarray(value, float)
+    is_number = isinstance(value, float | int) and not isinstance(value, bool)
+    if is_number or (_is_array(value) and is_numeric(value.dtype)):
         return value
     raise TypeError(f"{name} must be an array of numbers, got {shown(value)}")
 
@@ -54,9 +47,8 @@ def number(name: str, value: Any) -> float | None:
     if has_shape(value) or (type(value) in (list, tuple) and np.shape(value)):
         refuse_shape(name, value)
     _check_real(name, value)
-    return (
-        None if isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct) else _float(name, value)
-    )
+    is_unknown = isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct)
+    return None if is_unknown else _float(name, value)
 
 
 def check_limit(name: str, value: Any, signed: bool = False) -> None:
@@ -89,13 +81,10 @@ def refuse_shape(name: str, value: Any) -> None:
     )
 
 
-def is_whole(value: Any, least: int, most: float = MOST_COUNT) -> bool:
+def is_whole(value: Any, least: float, most: float = MOST_COUNT) -> bool:
     """Whether this is a Python or NumPy integer from `least` to `most`."""
-    return (
-        isinstance(value, numbers.Integral)
-        and not isinstance(value, bool)
-        and least <= int(value) <= most
-    )
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return is_integer and least <= int(value) <= most
 
 
 def integer(name: str, value: Any, least: int, most: int = MOST_COUNT, note: str = "") -> int:
@@ -138,11 +127,8 @@ def key(name: str, value: Any) -> None:
     Raises:
         TypeError: for anything else, such as a seed or several keys.
     """
-    typed = (
-        _is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and value.shape == ()
-    )
     raw = _is_array(value) and value.dtype == np.uint32 and value.shape in ((2,), (4,))
-    if not typed and not raw:
+    if not (is_key(value) and value.shape == ()) and not raw:
         raise TypeError(f"{name} must be one key, such as jax.random.key(0), got {shown(value)}")
 
 
@@ -163,11 +149,8 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
             "holds it as SparseRows"
         )
     if not _is_array(value) or hasattr(value, "_fields"):
-        how = (
-            f": pass its rows, {name}.x"
-            if hasattr(value, "_fields") and hasattr(value, "x")
-            else ""
-        )
+        is_batch = hasattr(value, "_fields") and hasattr(value, "x")
+        how = f": pass its rows, {name}.x" if is_batch else ""
         raise TypeError(
             f"{name} must be an array with a row for each example, got {shown(value)}{how}"
         )
@@ -186,11 +169,10 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
         value = given.astype(jax_dtype(given.dtype), copy=False)
         # JAX copies small ones within the call
         late = value is given and given.flags.writeable and given.nbytes > 2**16
-        value = _aligned_copy(value) if late else value
-    is_integer = isinstance(value, np.ndarray | jax.Array) and (
-        value.dtype == bool or jnp.issubdtype(value.dtype, np.integer)
-    )
-    return value.astype(np.float32) if is_integer else value
+        value = value.copy() if late else value
+    is_real = jnp.issubdtype(value.dtype, jnp.floating)
+    is_kept = is_real or not isinstance(value, np.ndarray | jax.Array)
+    return value if is_kept else value.astype(np.float32)
 
 
 def check_rows(x: Any, *, columns: int | None = None, **others: Any) -> None:
@@ -216,15 +198,6 @@ def check_rows(x: Any, *, columns: int | None = None, **others: Any) -> None:
                 f"{name} must hold one number for each of the {shape[0]} rows of x, got shape "
                 f"{np.shape(a)}{how}"
             )
-
-
-def _aligned_copy(a: np.ndarray) -> np.ndarray:
-    """A copy that begins where JAX wants arrays to begin, so that it makes no other one."""
-    memory = np.empty(a.nbytes + 64, np.uint8)
-    start = -memory.__array_interface__["data"][0] % 64
-    copy = memory[start : start + a.nbytes].view(a.dtype).reshape(a.shape)
-    copy[...] = a
-    return copy
 
 
 def refuse_masked(name: str, value: Any) -> None:
@@ -278,9 +251,7 @@ def row_numbers(name: str, value: Any, n: int) -> Any:
         TypeError: not a vector of integers.
         ValueError: known row numbers are not from -1 to n - 1.
     """
-    if isinstance(value, list | tuple | range) and all(
-        isinstance(i, numbers.Integral) and not isinstance(i, bool) for i in value
-    ):
+    if isinstance(value, list | tuple | range) and all(is_whole(i, -np.inf, np.inf) for i in value):
         value = np.asarray(value, np.int64)
     if not (_is_array(value) and len(value.shape) == 1 and jnp.issubdtype(value.dtype, np.integer)):
         raise TypeError(
@@ -395,9 +366,7 @@ def on_host(x: Any) -> Any:
     """
     if isinstance(x, np.ndarray):
         return x
-    if isinstance(x, jax.core.Tracer) or not isinstance(x, jax.Array):
-        return None
-    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+    if isinstance(x, jax.core.Tracer) or not isinstance(x, jax.Array) or is_key(x):
         return None
     if not (x.is_fully_replicated and x.is_fully_addressable):
         return None
@@ -410,14 +379,9 @@ def has_values(*trees: Any) -> bool:
     None is traced, a shape, or in parts on devices of other processes.
     """
     unknown = jax.core.Tracer | jax.ShapeDtypeStruct
-    return not any(
-        isinstance(leaf, unknown)
-        or (
-            isinstance(leaf, jax.Array)
-            and not (leaf.is_fully_addressable or leaf.is_fully_replicated)
-        )
-        for leaf in jax.tree.leaves(trees)
-    )
+    is_here = lambda a: a.is_fully_addressable or a.is_fully_replicated
+    is_known = lambda leaf: not isinstance(leaf, jax.Array) or is_here(leaf)
+    return all(not isinstance(leaf, unknown) and is_known(leaf) for leaf in jax.tree.leaves(trees))
 
 
 def shown(value: Any) -> str:
@@ -437,6 +401,11 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape") and not inspect.isclass(value)
 
 
+def is_key(value: Any) -> bool:
+    """Whether this is an array of typed keys."""
+    return _is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
 def is_numeric(dtype: Any) -> bool:
     """Whether arrays of this dtype hold real numbers or booleans."""
     if jnp.issubdtype(dtype, jax.dtypes.prng_key) or jnp.issubdtype(dtype, np.complexfloating):
@@ -446,8 +415,8 @@ def is_numeric(dtype: Any) -> bool:
 
 def _check_real(name: str, value: Any) -> None:
     """Raise TypeError unless this is a real number or an array of real numbers."""
-    is_key = _is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-    if not (is_key or is_numeric(value.dtype) if _is_array(value) else isinstance(value, _REAL)):
+    is_number = is_numeric(value.dtype) if _is_array(value) else isinstance(value, _REAL)
+    if not is_number and not is_key(value):
         raise TypeError(f"{name} must be a number, got {shown(value)}")
 
 

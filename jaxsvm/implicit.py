@@ -136,10 +136,9 @@ def solution(
     kernel = as_kernel(kernel)
     *parameters, b = cast((kernel, data.y, data.weight, C, loss, b), coef.dtype)
     x = jax.tree.map(jnp.asarray, data.x)
-    if holds_functions(kernel) or holds_functions(loss):
-        check_open(
-            lambda parts: (parts[1](parts[0][:1], parts[0]), _quadratic(parts)), (x, *parameters)
-        )
+    parameters[0].refuse_open(x)
+    if holds_functions(loss):
+        check_open(_quadratic, (x, *parameters))
     return _attached(bias, min(n, free or FREE), *lax.stop_gradient((coef, b)), (x, *parameters))
 
 
@@ -152,17 +151,34 @@ def at_bound(coef: Array, bounds: Quadratic) -> tuple[Array, Array, Array]:
     eps = jnp.finfo(coef.dtype).eps ** 0.85
     tolerance = lambda end: jnp.where(jnp.isfinite(end), eps * jnp.abs(end), 0)
     kinked = jnp.zeros(coef.shape, bool) if bounds.l1 is None else (bounds.l1 > 0) & (coef == 0)
-    return (
-        coef - bounds.low <= tolerance(bounds.low),
-        bounds.high - coef <= tolerance(bounds.high),
-        kinked,
-    )
+    on_low = coef - bounds.low <= tolerance(bounds.low)
+    return on_low, bounds.high - coef <= tolerance(bounds.high), kinked
+
+
+def _free_places(is_free: Array, free: int) -> tuple[Array, Array, Array]:
+    """The places of the first `free` free coefficients, which of them exist, and how many do."""
+    num_free = count(is_free)
+    places = jnp.nonzero(is_free.reshape(-1), size=free, fill_value=0)[0].astype(jnp.int32)
+    return places, jnp.arange(free, dtype=jnp.int32) < num_free, num_free
+
+
+def _system(gram: Array, is_used: Array, num_free: Array, dtype: Any, l2: Any = 0.0) -> tuple:
+    """The matrix of the free coefficients, padded by rows of the identity, and its scale.
+
+    And what the tangents are multiplied by: nan where there are more of them than rows.
+    """
+    gram = jnp.where(is_used[:, None] & is_used[None, :], gram, 0)
+    scale = lax.stop_gradient(jnp.max(jnp.abs(jnp.diagonal(gram))))
+    scale = jnp.where(scale > 0, scale, jnp.ones_like(scale))
+    # Rounding perturbs the eigenvalues of K_FF for m rows by about sqrt(m) eps: the ridge bounds
+    # them from below.
+    ridge = 4 * float(jnp.finfo(dtype).eps) * scale * jnp.sqrt(num_free.astype(scale.dtype))
+    matrix = gram + jnp.diag(jnp.where(is_used, l2 + ridge, scale))
+    return matrix, scale, jnp.where(num_free > len(gram), jnp.nan, jnp.ones_like(scale))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _attached(
-    bias: str, free: int, coef: Array, b: Array, parameters: tuple
-) -> tuple[Array, Array]:
+def _attached(bias: str, free: int, coef: Array, b: Array, parameters: tuple) -> tuple:
     return coef, b
 
 
@@ -191,13 +207,10 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     coef, b = _attached(bias, free, *primals)  # with derivatives, for derivatives of higher order
     parameters, bounds = primals[2], _quadratic(primals[2])
     coef_value, (low, high, l1, l2) = lax.stop_gradient((coef, bounds))
-    eps = float(jnp.finfo(coef.dtype).eps)
     on_low, on_high, on_zero = at_bound(coef_value, Quadratic(low, high, l1))
     is_free = ~(on_low | on_high | on_zero)
     side = jnp.where(on_zero, jnp.zeros_like(coef_value), jnp.sign(coef_value))
-    num_free = count(is_free)
-    index = jnp.nonzero(is_free, size=free, fill_value=0)[0].astype(jnp.int32)
-    is_used = jnp.arange(free, dtype=jnp.int32) < num_free
+    index, is_used, num_free = _free_places(is_free, free)
 
     def extremes():
         """The two rows that bound b.
@@ -206,9 +219,8 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
         """
         x, kernel, y, *_ = lax.stop_gradient(parameters)
         grad = y - matvec(kernel, x, x, coef_value, BLOCK) - l2 * coef_value
-        sides = jnp.stack([jnp.where(side < 0, -1, 1), jnp.where(side > 0, 1, -1)]).astype(
-            coef_value.dtype
-        )
+        sides = jnp.stack([jnp.where(side < 0, -1, 1), jnp.where(side > 0, 1, -1)])
+        sides = sides.astype(coef_value.dtype)
         levels = jnp.stack([grad - l1 * sides[0], l1 * sides[1] - grad])
         levels = jnp.where(jnp.stack([on_high, on_low]), -jnp.inf, levels)
         best = jnp.argmax(levels, axis=1)
@@ -226,34 +238,23 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     def conditions_at(parameters):
         bounds = _quadratic(parameters)
         # At neither bound: free, or at 0. At both bounds: of weight 0.
-        bound_value = jnp.where(
-            on_low == on_high,
-            jnp.zeros_like(coef_value),
-            jnp.where(on_low, bounds.low, bounds.high),
-        )
+        ends = jnp.where(on_low, bounds.low, bounds.high)
+        bound_value = jnp.where(on_low == on_high, jnp.zeros_like(coef_value), ends)
         return bound_value, _grad(parameters, jnp.where(is_free, coef, bound_value), at, sides)
 
     d_bound, d_grad = _jvp(conditions_at, parameters, tangents[2])
 
-    # The system, padded by rows of the identity up to `free` rows. The border is scaled to the size
-    # of K.
     x, kernel = parameters[:2]
-    gram = jnp.where(is_used[:, None] & is_used[None, :], kernel.gram(x, index), 0)
-    scale = lax.stop_gradient(jnp.max(jnp.abs(jnp.diagonal(gram))))
-    scale = jnp.where(scale > 0, scale, jnp.ones_like(scale))
-    # Rounding perturbs the eigenvalues of K_FF for m rows by about sqrt(m) eps: the ridge bounds
-    # them from below.
-    ridge = 4 * eps * scale * jnp.sqrt(num_free.astype(scale.dtype))
-    matrix = gram + jnp.diag(jnp.where(is_used, bounds.l2[index] + ridge, scale))
+    gram = kernel.gram(x, index)
+    matrix, scale, validity = _system(gram, is_used, num_free, coef.dtype, bounds.l2[index])
     rhs = jnp.where(is_used, d_grad[:free], 0)
-    if bias == "free":
+    if bias == "free":  # the border is scaled to the size of K
         border = jnp.where(is_used, scale, 0)
         last = jnp.where(num_free > 0, -scale * jnp.sum(d_bound), jnp.mean(d_grad[free:]) / scale)
         corner = jnp.where(num_free > 0, jnp.zeros_like(scale), jnp.ones_like(scale))
         matrix = jnp.block([[matrix, border[:, None]], [border[None, :], corner[None, None]]])
         rhs = jnp.concatenate([rhs, last[None]])
     step = jnp.linalg.solve(matrix, rhs)
-    validity = jnp.where(num_free > free, jnp.nan, jnp.ones_like(scale))
     d_coef = validity * d_bound.at[index].add(jnp.where(is_used, step[:free], 0))
     d_b = validity * scale * step[free] if bias == "free" else jnp.zeros_like(b)
     return (coef, b), (d_coef, d_b)
@@ -285,9 +286,9 @@ def parts_solution(
         coef (k, n) and level (k,).
     """
     constants = lax.stop_gradient((coef, level))
-    parameters = jax.tree.map(jnp.asarray, x), cast(kernel, coef.dtype), parts
-    if holds_functions(kernel):
-        check_open(lambda parts: parts[1](parts[0][:1], parts[0]), parameters)
+    kernel = cast(kernel, coef.dtype)
+    kernel.refuse_open(x)
+    parameters = jax.tree.map(jnp.asarray, x), kernel, parts
     return _parts_attached(min(coef.size, free or FREE), *constants, parameters)
 
 
@@ -305,10 +306,8 @@ def _parts_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
     fixed, (_, low, high, _) = lax.stop_gradient((coef, parts))
     on_low, on_high, _ = at_bound(fixed, Quadratic(low, high))
     is_free = ~(on_low | on_high)
-    num_free = count(is_free)
-    flat = jnp.nonzero(is_free.reshape(-1), size=free, fill_value=0)[0].astype(jnp.int32)
+    flat, is_used, num_free = _free_places(is_free, free)
     part, index = flat // n, flat % n
-    is_used = jnp.arange(free, dtype=jnp.int32) < num_free
     has_free = jnp.any(is_free, axis=1)
 
     def extremes():
@@ -327,24 +326,18 @@ def _parts_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
     def conditions_at(parameters):
         x, kernel, parts = parameters
         # At both bounds: of weight 0.
-        bound = jnp.where(
-            on_low == on_high, jnp.zeros_like(fixed), jnp.where(on_low, parts.low, parts.high)
-        )
+        ends = jnp.where(on_low, parts.low, parts.high)
+        bound = jnp.where(on_low == on_high, jnp.zeros_like(fixed), ends)
         total = jnp.sum(jnp.where(is_free, coef, bound), axis=0)
         score = blocked(jax.checkpoint(lambda rows: dot(kernel(rows, x), total)), x[at], BLOCK)
         return bound, parts.linear[at] - score, parts.total
 
     d_bound, d_grad, d_total = _jvp(conditions_at, primals[2], tangents[2])
-    rows = x[index]
-    gram = jnp.where(is_used[:, None] & is_used[None, :], kernel.gram(x, index), 0)
-    scale = lax.stop_gradient(jnp.max(jnp.abs(jnp.diagonal(gram))))
-    scale = jnp.where(scale > 0, scale, jnp.ones_like(scale))
-    ridge = 4 * float(jnp.finfo(coef.dtype).eps) * scale * jnp.sqrt(num_free.astype(scale.dtype))
-    matrix = gram + jnp.diag(jnp.where(is_used, ridge, scale))
+    matrix, scale, validity = _system(kernel.gram(x, index), is_used, num_free, coef.dtype)
     member = is_used[None, :] & (part[None, :] == jnp.arange(n_parts, dtype=jnp.int32)[:, None])
     border = jnp.where(member, scale, 0)
     # A part without free coefficients: its level follows the scores of its two rows.
-    end_values = kernel(x[ends], rows).reshape(2, n_parts, free)
+    end_values = kernel(x[ends], x[index]).reshape(2, n_parts, free)
     coupling = jnp.where(is_used[None, :], jnp.mean(end_values, axis=0), 0)
     lower = jnp.where(has_free[:, None], border, coupling)
     corner = jnp.diag(jnp.where(has_free, 0, scale))
@@ -352,7 +345,6 @@ def _parts_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
     end_grad = jnp.mean(d_grad[free:].reshape(2, n_parts), axis=0)
     last = jnp.where(has_free, scale * (d_total - jnp.sum(d_bound, axis=1)), end_grad)
     step = jnp.linalg.solve(matrix, jnp.concatenate([jnp.where(is_used, d_grad[:free], 0), last]))
-    validity = jnp.where(num_free > free, jnp.nan, jnp.ones_like(scale))
     d_free = jnp.zeros(n_parts * n, coef.dtype).at[flat].add(jnp.where(is_used, step[:free], 0))
     d_coef = validity * (d_bound + d_free.reshape(n_parts, n))
     return (coef, level), (d_coef, validity * scale * step[free:])
@@ -400,8 +392,7 @@ def simplex_solution(
     n, k = coef.shape
     y, weight, C, kernel = cast((data.y, data.weight, C, as_kernel(kernel)), coef.dtype)
     parameters = jax.tree.map(jnp.asarray, data.x), kernel, y, jnp.asarray(weight), C
-    if holds_functions(kernel):
-        check_open(lambda parts: parts[1](parts[0][:1], parts[0]), parameters)
+    kernel.refuse_open(data.x)
     limit = min(n * (k - 1), free or FREE)
     return _simplex_attached(limit, lax.stop_gradient(coef), parameters)
 
@@ -417,42 +408,30 @@ def _simplex_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
     coef = _simplex_attached(free, *primals)
     x, kernel, y, weight, C = primals[1]
     n, k = coef.shape
-    eps = float(jnp.finfo(coef.dtype).eps)
     one_hot = jax.nn.one_hot(y.astype(jnp.int32), k, dtype=coef.dtype)
     fixed, bound = lax.stop_gradient((coef, (C * weight)[:, None]))
     p = one_hot - fixed / jnp.where(bound > 0, bound, 1)
     reference = jnp.argmax(p, axis=1)  # r_i
     at_reference = jax.nn.one_hot(reference, k, dtype=coef.dtype)
-    is_free = (p > eps**0.85) & (bound > 0) & (at_reference == 0)
-    num_free = count(is_free)
-    flat = jnp.nonzero(is_free.reshape(-1), size=free, fill_value=0)[0].astype(jnp.int32)
+    is_free = (p > float(jnp.finfo(coef.dtype).eps) ** 0.85) & (bound > 0) & (at_reference == 0)
+    flat, is_used, num_free = _free_places(is_free, free)
     row, column = flat // k, flat % k
-    is_used = jnp.arange(free, dtype=jnp.int32) < num_free
     u = jax.nn.one_hot(column, k, dtype=coef.dtype) - at_reference[row]
     # with its derivatives, for those of higher order
     t = jnp.where(is_free, coef - (C * weight)[:, None] * one_hot, 0)
 
-    def coefficients(parameters, t):
-        *_, weight, C = parameters
-        moved = t - at_reference * jnp.sum(t, axis=1, keepdims=True)
-        return (C * weight)[:, None] * (one_hot - at_reference) + moved
-
     def conditions_at(parameters):
-        x, kernel, *_ = parameters
-        fixed = coefficients(parameters, t)
+        x, kernel, _, weight, C = parameters
+        moved = t - at_reference * jnp.sum(t, axis=1, keepdims=True)
+        fixed = (C * weight)[:, None] * (one_hot - at_reference) + moved
         score = blocked(jax.checkpoint(lambda rows: dot(kernel(rows, x), fixed)), x[row], BLOCK)
         return fixed, jnp.sum(u * (one_hot[row] - score), axis=1)
 
     d_fixed, d_grad = _jvp(conditions_at, primals[1], tangents[1])
     gram = kernel.gram(x, row) * dot(u, u.T)
-    gram = jnp.where(is_used[:, None] & is_used[None, :], gram, 0)
-    scale = lax.stop_gradient(jnp.max(jnp.abs(jnp.diagonal(gram))))
-    scale = jnp.where(scale > 0, scale, jnp.ones_like(scale))
-    ridge = 4 * eps * scale * jnp.sqrt(num_free.astype(scale.dtype))
-    matrix = gram + jnp.diag(jnp.where(is_used, ridge, scale))
+    matrix, _, validity = _system(gram, is_used, num_free, coef.dtype)
     step = jnp.linalg.solve(matrix, jnp.where(is_used, d_grad, 0))
     moves = jnp.where(is_used, step, 0)[:, None] * u
-    validity = jnp.where(num_free > free, jnp.nan, jnp.ones_like(scale))
     return coef, validity * d_fixed.at[row].add(moves)
 
 
@@ -533,16 +512,13 @@ def linear_solution(
     chex.assert_shape(w, (data.x.shape[1],))
     chex.assert_shape([data.y, data.weight], (data.x.shape[0],))
     has_zeros = isinstance(l1_ratio, jax.core.Tracer) or float(l1_ratio) > 0
-    numbers = cast((data.y, data.weight, lam, l1_ratio, loss, b), w.dtype)
-    y, weight, lam, l1_ratio, cast_loss, b = numbers
+    y, weight, *parameters, b = cast((data.y, data.weight, lam, l1_ratio, loss, b), w.dtype)
     data = data._replace(x=jax.tree.map(jnp.asarray, data.x), y=y, weight=weight)
     if holds_functions(loss):
-        check_open(
-            lambda parts: _second_order(parts[1], parts[0], parts[0].y)[::2], (data, cast_loss)
-        )
+        second_order = lambda parts: _second_order(parts[1], parts[0], parts[0].y)[::2]
+        check_open(second_order, (data, parameters[-1]))
     v = w if bias == "none" else jnp.concatenate([w, b[None]])
-    parameters = data, lam, l1_ratio, cast_loss
-    v = _linear_attached(bias, has_zeros, lax.stop_gradient(v), parameters)
+    v = _linear_attached(bias, has_zeros, lax.stop_gradient(v), (data, *parameters))
     return (v, b) if bias == "none" else (v[:-1], v[-1])
 
 
@@ -552,9 +528,7 @@ def _linear_attached(bias: str, has_zeros: bool, v: Array, parameters: tuple) ->
 
 
 @functools.partial(_linear_attached.defjvp, symbolic_zeros=True)
-def _linear_derivative(
-    bias: str, has_zeros: bool, primals: tuple, tangents: tuple
-) -> tuple[Array, Array]:
+def _linear_derivative(bias: str, has_zeros: bool, primals: tuple, tangents: tuple) -> tuple:
     """The values, and their tangents by the linear system in `linear_solution`'s docstring."""
     v, constant = _linear_attached(bias, has_zeros, *primals), bias != "none"
     is_regularised = jnp.ones_like(v).at[-1].set(0) if bias == "free" else jnp.ones_like(v)
@@ -576,8 +550,8 @@ def _linear_derivative(
 
     def grad(parameters):
         slope, _, _, ridge = terms(parameters)
-        _, lam, l1_ratio, _ = parameters
-        smooth = ridge * v + transposed(slope, parameters[0].x)
+        data, lam, l1_ratio, _ = parameters
+        smooth = ridge * v + transposed(slope, data.x)
         return smooth + lam * l1_ratio * is_regularised * jnp.sign(v) if has_zeros else smooth
 
     x, loss = primals[1][0].x, primals[1][-1]

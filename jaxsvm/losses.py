@@ -62,10 +62,20 @@ def _slack(value: Array) -> Array:
     return 8 * jnp.finfo(value.dtype).eps * jnp.ones_like(value)
 
 
+def _in_unit(a: Array) -> Array:
+    """Which values are from 0 to 1, but for rounding."""
+    return (a >= -_slack(a)) & (a <= 1 + _slack(a))
+
+
 def _sided(y: Array, high: Array, l2: Array | None = None) -> Quadratic:
     """The dual bounds 0 <= y coef <= high of a margin loss."""
     zero = jnp.zeros_like(high)
     return Quadratic(jnp.where(y > 0, zero, -high), jnp.where(y > 0, high, zero), l2=l2)
+
+
+def _shrunk(residual: Array, eps: Any) -> Array:
+    """Soft thresholding: numbers nearer to 0 by eps, or 0."""
+    return jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - eps, 0)
 
 
 def _unbounded(C: Array) -> Array:
@@ -100,7 +110,7 @@ class hinge_loss(Loss):
 
     def conjugate(self, u: Array, y: Array) -> Array:
         a = -u * y
-        return _inside((a >= -_slack(a)) & (a <= 1 + _slack(a)), -a)
+        return _inside(_in_unit(a), -a)
 
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         return y * jnp.clip(y * coef + (1 - y * f) / _guard(q), 0, C)
@@ -156,16 +166,15 @@ class smooth_hinge(Loss):
 
     def value(self, f: Array, y: Array) -> Array:
         slack = jnp.maximum(1 - y * f, 0)
-        return jnp.where(
-            slack < self.width, slack * slack / (2 * self.width), slack - self.width / 2
-        )
+        square = slack * slack / (2 * self.width)
+        return jnp.where(slack < self.width, square, slack - self.width / 2)
 
     def slope(self, f: Array, y: Array) -> Array:
         return -y * jnp.clip((1 - y * f) / self.width, 0, 1)
 
     def conjugate(self, u: Array, y: Array) -> Array:
         a = -u * y
-        return _inside((a >= -_slack(a)) & (a <= 1 + _slack(a)), self.width * a * a / 2 - a)
+        return _inside(_in_unit(a), self.width * a * a / 2 - a)
 
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         l2 = self.width / jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16)
@@ -197,11 +206,8 @@ class logistic_loss(Loss):
 
     def conjugate(self, u: Array, y: Array) -> Array:
         a = -u * y
-        clipped = jnp.clip(a, 0, 1)
-        return _inside(
-            (a >= -_slack(a)) & (a <= 1 + _slack(a)),
-            -jax.scipy.special.entr(clipped) - jax.scipy.special.entr(1 - clipped),
-        )
+        clipped, entr = jnp.clip(a, 0, 1), jax.scipy.special.entr
+        return _inside(_in_unit(a), -entr(clipped) - entr(1 - clipped))
 
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         # alpha = C sigmoid(s) where s + a sigmoid(s) = c, solved at s <= 0, its mirror image
@@ -275,10 +281,7 @@ class eps_insensitive(Loss):
         return _inside(jnp.abs(u) <= 1 + _slack(u), u * y + self.eps * jnp.abs(u))
 
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
-        residual = q * coef + y - f  # soft thresholding by self.eps follows
-        return jnp.clip(
-            jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - self.eps, 0) / _guard(q), -C, C
-        )
+        return jnp.clip(_shrunk(q * coef + y - f, self.eps) / _guard(q), -C, C)
 
     def quadratic(self, y: Array, C: Array) -> Quadratic:
         return Quadratic(-C, C, l1=jnp.full_like(C, self.eps))
@@ -307,15 +310,13 @@ class squared_eps_insensitive(Loss):
         return u * y + self.eps * jnp.abs(u) + u * u / 4
 
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
-        residual = q * coef + y - f  # soft thresholding by self.eps follows
         l2 = 1 / (2 * jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16))
-        step = jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - self.eps, 0) / (q + l2)
+        step = _shrunk(q * coef + y - f, self.eps) / (q + l2)
         return jnp.where(C > 0, step, jnp.zeros_like(step))
 
     def quadratic(self, y: Array, C: Array) -> Quadratic:
-        return Quadratic(
-            -_unbounded(C), _unbounded(C), l1=jnp.full_like(C, self.eps), l2=_inverse(C) / 2
-        )
+        high, l1 = _unbounded(C), jnp.full_like(C, self.eps)
+        return Quadratic(-high, high, l1=l1, l2=_inverse(C) / 2)
 
     def curvature(self, f: Array, y: Array) -> Array:
         return jnp.where(jnp.abs(f - y) >= self.eps, jnp.full_like(f, 2), jnp.zeros_like(f))
@@ -338,11 +339,8 @@ class pinball(Loss):
         return jnp.maximum(self.tau * (y - f), (self.tau - 1) * (y - f))
 
     def slope(self, f: Array, y: Array) -> Array:
-        return jnp.where(
-            f < y,
-            -self.tau * jnp.ones_like(f),
-            jnp.where(f > y, (1 - self.tau) * jnp.ones_like(f), jnp.zeros_like(f)),
-        )
+        above = jnp.where(f > y, (1 - self.tau) * jnp.ones_like(f), jnp.zeros_like(f))
+        return jnp.where(f < y, -self.tau * jnp.ones_like(f), above)
 
     def conjugate(self, u: Array, y: Array) -> Array:
         return _inside((u >= -self.tau - _slack(u)) & (u <= 1 - self.tau + _slack(u)), u * y)
@@ -468,10 +466,7 @@ class pairwise(JointLoss):
     squared: bool = False
     per_query: bool = False
     censored: bool = False
-
-    @property
-    def smooth(self) -> bool:
-        return self.squared
+    smooth = property(lambda self: self.squared)
 
     def joint(self, data: Batch) -> Risk:
         return pair_risk(data, self.squared, self.per_query, self.censored)

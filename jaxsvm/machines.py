@@ -272,9 +272,6 @@ class ByC(Solver):
     def layout(self, data: Batch) -> Batch:
         return self.of_lam(1.0).layout(data)
 
-    def validate(self, data: Batch) -> None:
-        self.of_lam(1.0).validate(data)
-
 
 @node
 class newton_by_C(ByC):

@@ -149,11 +149,8 @@ def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
 
     def widen(carry):
         k, low, high = carry
-        return (
-            k + 1,
-            jnp.where(balance(low) > 0, 2 * low, low),
-            jnp.where(balance(high) < 0, 2 * high, high),
-        )
+        low = jnp.where(balance(low) > 0, 2 * low, low)
+        return k + 1, low, jnp.where(balance(high) < 0, 2 * high, high)
 
     def is_narrow(carry):
         k, low, high = carry

@@ -78,43 +78,40 @@ class SparseRows:
             raise IndexError(
                 "sparse rows are taken by row only; for columns make them dense, x.toarray()"
             )
-        if self.rows is None and self.offsets is None:
+        if self.is_plain:
             return SparseRows(self.index[rows], self.value[rows], self.length[rows], self.columns)
         every = jnp.arange(len(self.length)) if self.rows is None else self.rows
         return dataclasses.replace(self, rows=every[rows]).materialize()
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether these are all rows, and not packed."""
+        return self.rows is None and self.offsets is None
+
     def materialize(self) -> SparseRows:
         """The selected rows, copied and without packing."""
-        if self.rows is None and self.offsets is None:
+        if self.is_plain:
             return self
         rows = jnp.arange(len(self.length)) if self.rows is None else self.rows
         gather = lambda a, i: a.at[i].get(mode="promise_in_bounds")
         length = gather(self.length, rows)
         if self.offsets is None:
-            return SparseRows(
-                gather(self.index, rows), gather(self.value, rows), length, self.columns
-            )
+            index, value = gather(self.index, rows), gather(self.value, rows)
+            return SparseRows(index, value, length, self.columns)
         shape = *length.shape, self.value.shape[1]
         column = lax.broadcasted_iota(jnp.int32, shape, length.ndim)
-        place = jnp.where(
-            column < length[..., None], gather(self.offsets, rows)[..., None] + column, -1
-        )
-        unpack = lambda a: (
-            a.reshape(-1).at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)
-        )
-        return SparseRows(
-            unpack(self.index).astype(jnp.int32), unpack(self.value), length, self.columns
-        )
+        place = gather(self.offsets, rows)[..., None] + column
+        place = jnp.where(column < length[..., None], place, -1)
+        padded: dict[str, Any] = {"mode": "fill", "fill_value": 0, "wrap_negative_indices": False}
+        index, value = (a.reshape(-1).at[place].get(**padded) for a in (self.index, self.value))
+        return SparseRows(index.astype(jnp.int32), value, length, self.columns)
 
     def toarray(self) -> Array:
         """The rows as a dense (n, d) array."""
         copy = self.materialize()
         row = jnp.arange(self.shape[0], dtype=jnp.int32)[:, None]
-        return (
-            jnp.zeros(self.shape, self.dtype)
-            .at[row, copy.index]
-            .add(copy.value, mode="promise_in_bounds")
-        )
+        zeros = jnp.zeros(self.shape, self.dtype)
+        return zeros.at[row, copy.index].add(copy.value, mode="promise_in_bounds")
 
     @functools.cached_property
     def packed(self) -> SparseRows:
@@ -132,13 +129,9 @@ class SparseRows:
             out.reshape(-1)[: padded_length.sum()] = np.asarray(a)[in_row]
             return jax.device_put(out)
 
-        index_dtype = np.uint16 if self.columns <= 2**16 else np.int32
-        return dataclasses.replace(
-            self,
-            index=pack(self.index, index_dtype),
-            value=pack(self.value, self.dtype),
-            offsets=jnp.asarray(offsets, jnp.int32),
-        )
+        index = pack(self.index, np.uint16 if self.columns <= 2**16 else np.int32)
+        value, offsets = pack(self.value, self.dtype), jnp.asarray(offsets, jnp.int32)
+        return dataclasses.replace(self, index=index, value=value, offsets=offsets)
 
     def __getstate__(self) -> dict:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
@@ -238,8 +231,15 @@ class Sampler(Node):
         """The state after a chunk, by the rows (T, r) of its steps and their progress."""
         return state
 
-    def validate(self, data: Batch) -> None:
-        """Raise for targets from which it cannot draw; called on the host."""
+    def check_drawn(self, state: State, step: int, count: Any, n: int) -> None:
+        """Raise ValueError for drawn rows that do not exist, in steps whose loss is no number."""
+        index = np.zeros(0) if self.full_batch else np.asarray(self.draw(state, step, count))
+        wrong = index[(index < -1) | (index >= n)]
+        if wrong.size:
+            raise ValueError(
+                f"the sampler drew row {wrong[0]}, expected row numbers from 0 to {n - 1}, or -1 "
+                "for padding: mend its function draw"
+            )
 
 
 class Solver(Node):
@@ -248,6 +248,20 @@ class Solver(Node):
     A run is `lax.scan(solver.update, state, batches)` for a solver that reads the drawn rows, and
     `lax.scan(lambda s, i: solver.update(s, data._replace(index=i)), state, indices)` for one that
     reads all rows. All that follows `model` has a default: a solver works without.
+
+    A class, a field or a property may say what a solver is:
+
+    - sampler: the sampler of the paper; None: one uniform row a step.
+    - needs_all_rows: whether a batch is all rows, and its index those drawn; else it is the drawn
+      rows.
+    - targets: those that it takes. "labels": y in {-1, +1}; "real": any numbers; k: class numbers
+      0 .. k-1; None: not checked; ("labels", k), ("real", k): k of them for each row.
+    - residual_of: what info.residual measures, the "data" or a "batch"; `tol` may stop on the
+      first.
+    - iterates_to: the residual at which an update, and a run without `tol` and `steps`, ends. nan:
+      it would, but has none; None: updates have no tolerance. `fit(tol=)` replaces the field `tol`
+      of such a solver.
+    - has_map: whether `prepare` maps rows to features.
 
     The class of a state may say more, each by an attribute:
 
@@ -262,6 +276,12 @@ class Solver(Node):
     """
 
     example: ClassVar[str] = "a solver such as jaxsvm.pegasos(1e-3)"
+    sampler: Any = None
+    needs_all_rows: Any = False
+    targets: Any = None
+    residual_of: Any = "data"
+    iterates_to: Any = None
+    has_map: Any = False
 
     def __init_subclass__(cls) -> None:
         if "init" in vars(cls):  # a residual may be infinite, which a flag of JAX would refuse
@@ -281,44 +301,6 @@ class Solver(Node):
     def model(self, state: State, data: Batch | None = None) -> Model:
         """The model of a state; `data` are the training rows, where an expansion needs them."""
         raise NotImplementedError
-
-    @property
-    def sampler(self) -> Any:
-        """The sampler of the paper; None: one uniform row a step."""
-        return None
-
-    @property
-    def needs_all_rows(self) -> bool:
-        """Whether a batch is all rows, and its index those drawn; else it is the drawn rows."""
-        return False
-
-    @property
-    def targets(self) -> Any:
-        """The targets that it takes.
-
-        "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked;
-        ("labels", k), ("real", k): k of them for each row.
-        """
-        return None
-
-    @property
-    def residual_of(self) -> str:
-        """What info.residual measures, the "data" or a "batch"; `tol` may stop on the first."""
-        return "data"
-
-    @property
-    def iterates_to(self) -> Any:
-        """The residual at which an update, and a run without `tol` and `steps`, ends.
-
-        nan: it would, but has none; None: updates have no tolerance. `fit(tol=)` replaces the field
-        `tol` of such a solver.
-        """
-        return None
-
-    @property
-    def has_map(self) -> bool:
-        """Whether `prepare` maps rows to features."""
-        return False
 
     @property
     def lays_out(self) -> bool:
@@ -347,42 +329,19 @@ class Solver(Node):
         """The rows in the form that updates on all rows read fastest; called on the host."""
         return data
 
-    def validate(self, data: Batch) -> None:
-        """Raise ValueError for values that it cannot process; called on the host."""
-
 
 class Wrapper(Solver):
     """A solver with another solver inside, to which it leaves what it does not change."""
 
     inner: Solver
 
-    @property
-    def sampler(self) -> Any:
-        return self.inner.sampler
-
-    @property
-    def needs_all_rows(self) -> bool:
-        return self.inner.needs_all_rows
-
-    @property
-    def targets(self) -> Any:
-        return self.inner.targets
-
-    @property
-    def residual_of(self) -> str:
-        return self.inner.residual_of
-
-    @property
-    def iterates_to(self) -> Any:
-        return self.inner.iterates_to
-
-    @property
-    def has_map(self) -> bool:
-        return self.inner.has_map
-
-    @property
-    def lays_out(self) -> bool:
-        return self.inner.lays_out
+    sampler = property(lambda self: self.inner.sampler)
+    needs_all_rows = property(lambda self: self.inner.needs_all_rows)
+    targets = property(lambda self: self.inner.targets)
+    residual_of = property(lambda self: self.inner.residual_of)
+    iterates_to = property(lambda self: self.inner.iterates_to)
+    has_map = property(lambda self: self.inner.has_map)
+    lays_out = property(lambda self: self.inner.lays_out)
 
     def init(self, key: Array, data: Batch) -> State:
         return self.inner.init(key, data)
@@ -399,14 +358,12 @@ class Wrapper(Solver):
     def layout(self, data: Batch) -> Batch:
         return self.inner.layout(data)
 
-    def validate(self, data: Batch) -> None:
-        self.inner.validate(data)
-
 
 class Space(Node):
     """A function space with the operations of which SVM steps consist."""
 
     example: ClassVar[str] = "a space such as jaxsvm.spaces.linear()"
+    needs_all_rows: Any = False  # as of `Solver`
 
     def zero(self, key: Array, data: Batch) -> State:
         """The function 0; its arrays are its own."""
@@ -439,11 +396,6 @@ class Space(Node):
     def support(self, f: State) -> Array:
         """The number of coefficients that are not 0, () int32."""
         raise NotImplementedError
-
-    @property
-    def needs_all_rows(self) -> bool:
-        """As `Solver.needs_all_rows`."""
-        return False
 
     def layout(self, data: Batch) -> Batch:
         """As `Solver.layout`."""
@@ -585,18 +537,11 @@ class JointLoss(Node):
 
     example: ClassVar[str] = Loss.example
     labels: ClassVar[bool] = False  # as of `Loss`
-
-    @property
-    def smooth(self) -> bool:
-        """Whether the slope is continuous: the risk has a Hessian."""
-        return False
+    smooth: Any = False  # whether the slope is continuous: the risk has a Hessian
 
     def joint(self, data: Batch) -> Any:
         """The risk of rows, see `jaxsvm.risks`."""
         raise NotImplementedError
-
-    def validate(self, data: Batch) -> None:
-        """Raise for targets that it cannot process; called on the host."""
 
 
 AnyLoss: TypeAlias = Loss | JointLoss
@@ -817,11 +762,8 @@ def all_finite(tree: Any) -> bool:
 
 def inexact_leaves(tree: Any) -> list[np.ndarray]:
     """The leaves of floating-point numbers, on the host."""
-    return [
-        np.asarray(leaf)
-        for leaf in jax.tree.leaves(tree)
-        if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
-    ]
+    is_inexact = lambda leaf: jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if is_inexact(leaf)]
 
 
 def check_batch(name: str, data: Any) -> None:
@@ -912,18 +854,15 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
 def rows_at(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     """As `take`, of row numbers that were checked."""
     safe = jnp.maximum(index, 0)
-    if isinstance(data.x, SparseRows) and (
-        not copy or data.x.rows is not None or data.x.offsets is not None
-    ):
+    if isinstance(data.x, SparseRows) and not (copy and data.x.is_plain):
         rest = rows_at(data._replace(x=data.index), index)
         rows = safe if data.x.rows is None else data.x.rows.at[safe].get(mode="promise_in_bounds")
         x = dataclasses.replace(data.x, rows=rows)
         return rest._replace(x=x.materialize() if copy else x)
+    pick: Callable = lambda a: a.at[safe].get(mode="promise_in_bounds")
     if index.shape[0] == 1:  # a slice compiles to less than a gather
-        subset = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, safe[0], 1), data)
-    else:
-        subset = jax.tree.map(lambda a: a.at[safe].get(mode="promise_in_bounds"), data)
-    return _without_padding(subset, index)
+        pick = lambda a: lax.dynamic_slice_in_dim(a, safe[0], 1)
+    return _without_padding(jax.tree.map(pick, data), index)
 
 
 def _without_padding(subset: Batch, index: Array) -> Batch:
@@ -978,11 +917,8 @@ def take_by_block(data: Batch, index: Array, blocks: int) -> Batch:
     local = jnp.clip(index.reshape(blocks, -1) - first, 0, n - 1)  # -1 becomes a row of the block
     x = data.x.materialize() if isinstance(data.x, SparseRows) else data.x
     gather = jax.vmap(lambda a, i: a.at[i].get(mode="promise_in_bounds"))
-    subset = jax.tree.map(
-        lambda a: gather(a.reshape(blocks, n, *a.shape[1:]), local).reshape(-1, *a.shape[1:]),
-        data._replace(x=x),
-    )
-    return _without_padding(subset, index)
+    parts = lambda a: gather(a.reshape(blocks, n, *a.shape[1:]), local).reshape(-1, *a.shape[1:])
+    return _without_padding(jax.tree.map(parts, data._replace(x=x)), index)
 
 
 def drawn(batch: Batch, needs_all_rows: bool) -> Batch:

@@ -290,6 +290,7 @@ def test_pickles_are_read_in_a_fresh_process(tmp_path):
         (lambda: toy(-1.0), "lam must be a finite number above 0, got -1"),
         (lambda: toy(jnp.float32(0)), "lam must be a finite number above 0, got 0"),
         (lambda: toy(np.nan), "lam must be a finite number above 0, got nan"),
+        (lambda: jaxsvm.pegasos(-1), "lam must be a finite number above 0, got -1"),
         (lambda: toy(np.inf), "lam must be a finite number above 0, got inf"),
         (lambda: toy(1.0, rate=2), "rate must be a finite number of at least 0 and at most 1"),
         (lambda: toy(jnp.ones(8)), r"lam has shape \(8,\); sweep it with jax\.vmap or"),

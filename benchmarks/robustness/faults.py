@@ -37,7 +37,7 @@ class Fault(NamedTuple):
 
 
 FAULTS = (
-    Fault("pinball", "losses.py", "            -self.tau * jnp.ones_like(f),", "            self.tau * jnp.ones_like(f),",
+    Fault("pinball", "losses.py", "f < y, -self.tau * jnp.ones_like(f)", "f < y, self.tau * jnp.ones_like(f)",
           "sign in the slope of pinball", "tests/test_losses.py -k pinball"),
     Fault("folds", "data/fold_numbers.py", "    fold[order] = np.arange(n) % k",
           "    fold[order] = np.minimum(np.arange(n) % (k + 1), k - 1)",
@@ -93,7 +93,7 @@ FAULTS = (
           "missing factor in the phase form of Fourier features", "tests/features/test_features.py -k features_are_the_formula"),
     Fault("balanced", "estimators/classifier.py", "weight.sum() / (k * totals)", "weight.sum() / totals",
           "missing factor in class_weight='balanced'", "tests/estimators/test_estimators.py -k balanced"),
-    Fault("average", "averaging.py", "1 / (jnp.maximum(since, 0) + 1)", "1 / (jnp.maximum(since, 0) + 2)",
+    Fault("average", "averaging.py", "1 / (number + 1)", "1 / (number + 2)",
           "off by one in the shares of an average", "tests/wrappers/test_averaging.py -k uniform_average"),
     Fault("held out", "loops/scoring.py", "np.average(losses[rows], weights=weights[rows])", "np.average(losses[rows])",
           "weights lost in the scores of select", f"{CAMPAIGN} -k selections"),

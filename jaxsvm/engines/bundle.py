@@ -50,7 +50,7 @@ from ..numerics import (
 )
 from ..risks import Risk, best_bias, risk_of
 from ..samplers import whole
-from ..types import AnyLoss, Array, Batch, Info, JointLoss, Scalar, Solver
+from ..types import AnyLoss, Array, Batch, Info, Scalar, Solver
 from .conjugate import ROUNDINGS
 from .line_search import UNIT, Line, exact_step, slope_step
 from .min_norm_point import nearest_point
@@ -328,10 +328,6 @@ class BundleSolver(Solver):
 
     def layout(self, data: Batch) -> Batch:
         return packed_by_reference(data) if self.classes is None else data
-
-    def validate(self, data: Batch) -> None:
-        if isinstance(self.loss, JointLoss):
-            self.loss.validate(data)
 
     def problem(self, data: Batch, weight: Array) -> Problem:
         """The objective over rows with weights (n,)."""

@@ -22,7 +22,7 @@ from jax import lax
 
 from .._node import cast, register
 from ..implicit import at_bound, solution
-from ..kernels import Kernel, matvec, rows_check
+from ..kernels import Kernel, matvec
 from ..models import Expansion, expansion
 from ..numerics import (
     accum_dtype,
@@ -155,11 +155,6 @@ class QpSolver(Solver):
 
     def layout(self, data: Batch) -> Batch:
         return self.kernel.layout(data)
-
-    def validate(self, data: Batch) -> None:
-        check = rows_check(self.kernel)
-        if check is not None:
-            check(data)
 
 
 def check_start(start: Array | None) -> None:

@@ -20,7 +20,7 @@ from jax import lax
 from .._node import cast, register
 from ..checks import number
 from ..implicit import parts_solution
-from ..kernels import Kernel, rows_check
+from ..kernels import Kernel
 from ..models import Expansion, expansion
 from ..numerics import accum_dtype, count, fast_max, fast_min, is_traced, norm, rounding_of_sums
 from ..objectives.nu_problems import (
@@ -243,9 +243,7 @@ class NuSolver(Solver):
 
         Of a precomputed matrix, also where it is not symmetric.
         """
-        check_kernel = rows_check(self.kernel)
-        if check_kernel is not None:
-            check_kernel(data)
+        super().validate(data)
         y, weight = np.asarray(data.y), np.asarray(data.weight, np.float64)
         if is_traced(self.nu) or np.ndim(self.nu) or not np.isin(y[weight > 0], (-1, 1)).all():
             return

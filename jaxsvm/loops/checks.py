@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
-from .._node import cast, in_range, refuse_batch, refuse_class, takes
+from .._node import cast, in_range, refuse_class, takes
 from ..checks import check_choice, check_limit, check_positive, has_values, is_class_number, shown
-from ..kernels import check_kernels
-from ..numerics import is_traced, shards
+from ..numerics import in_transformation, is_traced, shards
 from ..samplers import uniform
 from ..types import (
     Batch,
@@ -42,8 +41,8 @@ def check_data(data: Any) -> None:
 
 def check_solver(solver: Any) -> Solver:
     """The solver; raise unless it is a single one."""
-    refuse_batch(solver)
-    return Solver.admit("solver", solver)
+    Solver.admit("solver", solver).refuse_batch()
+    return solver
 
 
 def adapted(solver: Any, sampler: Any, tol: Any, dtype: Any) -> tuple[Solver, Sampler, Any]:
@@ -93,9 +92,8 @@ def check_arguments(
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
     check_key(key)
     check_probe(probe)
-    is_free = (
-        isinstance(solver.iterates_to, float) and solver.iterates_to == 0
-    )  # of rows that were not read
+    # 0: of rows that were not read
+    is_free = isinstance(solver.iterates_to, float) and solver.iterates_to == 0
     if tol is not None and solver.iterates_to is not None and not is_free:
         check_positive(tol=tol)
     check_limit("seconds", seconds)
@@ -118,7 +116,8 @@ def check_rows(solver: Any, sampler: Any, data: Batch) -> Any:
     else:
         check_combined(solver, sampler, data)
     check_draws(solver, sampler, data.y.shape[0])
-    check_kernels(solver, data)
+    if in_transformation() and not solver.has_map:
+        solver.refuse_open(data.x)
     y, weight, wanted = data.y, data.weight, solver.targets
     held = in_range((solver, sampler)) if is_traced(solver, sampler, y, weight) else None
     if held is None or not is_traced(y, weight):
@@ -175,17 +174,6 @@ def check_targets(solver: Any, data: Batch) -> None:
         )
 
 
-def check_drawn(sampler: Any, state: Any, step: int, count: Any, n: int) -> None:
-    """Raise if the sampler draws rows that do not exist, in steps whose loss is not a number."""
-    index = np.zeros(0) if sampler.full_batch else np.asarray(sampler.draw(state, step, count))
-    wrong = index[(index < -1) | (index >= n)]
-    if wrong.size:
-        raise ValueError(
-            f"the sampler drew row {wrong[0]}, expected row numbers from 0 to {n - 1}, or -1 for "
-            "padding: mend its function draw"
-        )
-
-
 def check_draws(solver: Solver, sampler: Any, n: int) -> None:
     """Raise if steps would take rows from one device to another."""
     k, blocks = shards(n), sampler.blocks
@@ -227,6 +215,8 @@ def check_combined(solver: Any, sampler: Sampler, data: Batch) -> None:
             "the sampler gives differences of rows, and this solver has a variable for each row: "
             f"{how}"
         )
+    if _is_known(data):
+        solver.validate(data)
     if _is_known(data.y, data.weight, data.query):
         sampler.validate(data)
 

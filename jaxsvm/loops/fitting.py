@@ -58,12 +58,11 @@ from .checks import (
     adapted,
     check_arguments,
     check_data,
-    check_drawn,
     check_rows,
     whole,
 )
 from .compile_options import jit_by_size
-from .identity import MOST_STEPS, check_counters, check_like, check_origin, origin_of
+from .identity import MOST_STEPS, origin_of, resumed
 from .program_cache import release_programs
 from .progress import Bar
 from .saving import Saver
@@ -199,9 +198,10 @@ def fit(
         )
     # without the names, as others need no other programs
     inputs = placed(solver, drawn, probe, data._replace(classes=None), traced)
-    origin = origin_of(solver, data, names)
     release_programs()
-    run = begin(inputs, key) if state is None else resume(inputs, state, origin)
+    run = begin(inputs, key) if state is None else begin.eval_shape(inputs, jax.random.key(0))
+    origin = origin_of(solver, data, names)
+    run = run if state is None else resumed(solver, inputs.data, state, run, origin)
     saver.check(run)
     if tol is not None and solver.residual_of != "data":
         value = run_chunk.eval_shape(inputs, run, limit, None, table=1)[1].probe
@@ -432,7 +432,7 @@ def run_on_host(
                 if waits or took > 1e-3:  # seconds; shorter chunks are sent one after the other
                     pair, took = jax.block_until_ready(pair), time.monotonic() - began
                     if np.isnan(pair[1].loss):
-                        check_drawn(inputs.sampler, run.sampler, step, count, n)
+                        inputs.sampler.check_drawn(run.sampler, step, count, n)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
                     run, step = pair[0], step + int(count)
                     rows.append(pair[1])
@@ -608,14 +608,6 @@ def begin(inputs: Inputs, key: Array) -> RunState:
 def evenly_spread(data: Batch, k: int) -> Batch:
     """k of the rows, evenly spread."""
     return rows_at(data, jnp.asarray(np.arange(k) * data.weight.shape[0] // k, jnp.int32))
-
-
-def resume(inputs: Inputs, state: RunState, origin: Any) -> RunState:
-    """`state`, checked and ready to go on."""
-    check_like(state, begin.eval_shape(inputs, jax.random.key(0)))
-    check_counters(state, ("step",))
-    kept = check_origin(inputs.solver, inputs.data, state, origin)
-    return RunState(kept, state.sampler, jnp.asarray(state.step, jnp.int32), jnp.zeros((), bool))
 
 
 def last_loss(curve: Curve, traced: bool) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._node import Node
 from ..numerics import is_traced
-from ..types import Batch, Lifted, State, same_structure
+from ..types import Batch, Lifted, RunState, State, same_structure
 
 NAMES = (
     *("rows or targets", "weights", "kernels or features", "numbers or functions"),
@@ -74,6 +74,14 @@ def _bytes_of(a: Any) -> bytes:
             kept = weakref.ref(a, lambda _: _known.pop(place, None)), kept[1]
             _known[place] = kept
     return kept[1].to_bytes(4, "little")
+
+
+def resumed(solver: Any, data: Batch, state: RunState, like: RunState, origin: Any) -> RunState:
+    """`state`, checked and ready to go on; `like` is a state of the new run, by its shapes."""
+    check_like(state, like)
+    check_counters(state, ("step",))
+    kept = check_origin(solver, data, state, origin)
+    return RunState(kept, state.sampler, jnp.asarray(state.step, jnp.int32), jnp.zeros((), bool))
 
 
 def check_origin(solver: Any, data: Batch, run: Any, new: np.ndarray) -> State:

@@ -13,7 +13,6 @@ from .._node import nodes_in
 from ..checks import check_choice, integer, shown
 from ..checks import key as check_key
 from ..data.fold_numbers import folds as make_folds
-from ..kernels import check_kernels
 from ..types import Array, Batch, JointLoss, Solver, check_weights, row_weights
 from .checks import check_solver, check_targets
 
@@ -87,7 +86,6 @@ def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> A
     except TypeError as error:
         raise TypeError(f"maker must return a solver, got {shown(first)}") from error
     check_targets(first, data)
-    check_kernels(first, data)
     return first
 
 

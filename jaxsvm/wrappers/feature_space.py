@@ -82,4 +82,4 @@ class on_features(Wrapper):
         return Mapped(self.phi, self.inner.model(state, rows))
 
     def validate(self, data: Batch) -> None:
-        super().validate(self.prepare(data))
+        self.inner.validate(self.prepare(data))

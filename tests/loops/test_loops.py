@@ -70,32 +70,44 @@ def minus_t(model):
 
 # What is refused
 
-
-def test_no_key_and_no_state():
-    with pytest.raises(
-        ValueError,
-        match=r"^fit needs a key, such as jax\.random\.key\(0\), or a state to go on from$",
-    ):
-        fit(WHOLE, DATA, steps=1)
-
-
-@pytest.mark.parametrize(
-    ("data", "came"),
-    [((np.ones((2, 1)), np.ones(2)), "tuple"), (np.ones((2, 1)), "ndarray"), (None, "NoneType")],
+NOTHING = (
+    r"tol has nothing to stop on: .* give a probe to stop on "
+    r"\(probe=jaxsvm\.error_on\(held_out\)\), or steps$"
 )
-def test_data_that_is_no_batch(data, came):
-    with pytest.raises(
-        TypeError,
-        match=rf"^data must be a Batch, got {came}: make one with jaxsvm\.dataset\(x, y\)$",
-    ):
-        fit(WHOLE, data, KEY, steps=1)
+COUNTS = {"steps": (0, [-1, 2.5, True, np.nan, np.inf, "3", "many"]),
+          "every": (1, [0, -3, 1.5, False, np.inf, [1]])}  # fmt: skip
+REFUSED = [
+    ({"key": None}, r"fit needs a key, such as jax\.random\.key\(0\), or a state to go on from$"),
+    *(({"data": data}, rf"data must be a Batch, got {came}: make one with jaxsvm\.dataset\(x, y\)$")
+      for data, came in (((np.ones((2, 1)), np.ones(2)), "tuple"), (np.ones((2, 1)), "ndarray"),
+                         (None, "NoneType"))),
+    ({"data": (DATA, DATA)}, ".* got tuple: take one of those in it, train, test = loaded$"),
+    *(({"solver": wrong}, "solver ") for wrong in (jaxsvm.pegasos, 3, None)),
+    *(({name: wrong}, f"{name} must be a whole number of at least {least}, got "
+                      f"{re.escape(repr(wrong))}$")
+      for name, (least, many) in COUNTS.items() for wrong in many),
+    ({"steps": 10**400}, "steps must be a whole number"),
+    ({"passes": 1}, "steps and passes say the same: give one of them$"),
+    *(({"steps": None, "passes": wrong}, "passes (must be|has shape)")
+      for wrong in (0, -1.0, np.nan, np.inf, np.ones(2))),
+    *(({"solver": solver, "tol": 0.1}, NOTHING) for solver in (SAMPLE, jaxsvm.pegasos(0.1))),
+    ({"tol": "0.1", "probe": len}, "tol must be a number, got '0.1'"),
+    ({"tol": np.nan, "probe": len}, "tol must be a number, got nan"),
+    ({"tol": jnp.ones(2), "probe": len}, r"tol has shape \(2,\)"),
+    *(({"sampler": wrong}, r"sampler must be one such as jaxsvm\.samplers\.epochs\(64\), got ")
+      for wrong in ("epochs", samplers.epochs, 64)),
+    *(({"probe": wrong}, "probe must be a function of the model")
+      for wrong in (1.0, jaxsvm.pegasos(0.1))),
+    ({"seconds": -1}, "seconds must be a number of at least 0, got -1"),
+    ({"save": 5}, "save must be the path of a file, got 5"),
+    ({"progress": "yes"}, "progress must be True or False, got 'yes'"),
+]  # fmt: skip
 
 
-def test_several_data_sets_at_once():
-    with pytest.raises(
-        TypeError, match="got tuple: take one of those in it, train, test = loaded$"
-    ):
-        fit(WHOLE, (DATA, DATA), KEY, steps=1)
+@pytest.mark.parametrize(("option", "message"), REFUSED)
+def test_wrong_options_of_fit(option, message):
+    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+        fit(**({"solver": WHOLE, "data": DATA, "key": KEY, "steps": 2} | option))
 
 
 def test_state_that_is_no_run():
@@ -108,49 +120,12 @@ def test_state_that_is_no_run():
             fit(WHOLE, DATA, steps=1, state=state)
 
 
-@pytest.mark.parametrize("solver", [jaxsvm.pegasos, 3, None], ids=["factory", "number", "none"])
-def test_something_that_is_no_solver(solver):
-    with pytest.raises(TypeError, match="solver"):
-        fit(solver, DATA, KEY, steps=1)
-
-
 def test_step_says_what_it_needs():
     state = WHOLE.init(KEY, DATA)
     with pytest.raises(TypeError, match="Batch"):
         step(WHOLE, state, DATA.x)
     with pytest.raises(TypeError, match="solver"):
         step(jaxsvm.pegasos, state, DATA)
-
-
-def test_a_key_that_is_none():
-    with pytest.raises(TypeError):
-        fit(WHOLE, DATA, 0, steps=1)
-
-
-def test_tol_with_nothing_to_measure():
-    message = (
-        r"^tol has nothing to stop on: .* give a probe to stop on "
-        r"\(probe=jaxsvm\.error_on\(held_out\)\), or steps$"
-    )
-    for solver in (SAMPLE, jaxsvm.pegasos(0.1)):
-        with pytest.raises(ValueError, match=message):
-            fit(solver, DATA, KEY, steps=1, tol=0.1)
-
-
-@pytest.mark.parametrize("steps", [-1, 2.5, True, float("nan"), float("inf"), "3", "many"])
-def test_steps_that_are_no_whole_number(steps):
-    with pytest.raises(
-        ValueError, match=f"^steps must be a whole number of at least 0, got {steps!r}$"
-    ):
-        fit(WHOLE, DATA, KEY, steps=steps)
-
-
-@pytest.mark.parametrize("every", [0, -3, 1.5, False, float("inf")])
-def test_every_that_is_no_whole_number(every):
-    with pytest.raises(
-        ValueError, match=f"^every must be a whole number of at least 1, got {every!r}$"
-    ):
-        fit(WHOLE, DATA, KEY, steps=2, every=every)
 
 
 @pytest.mark.long
@@ -166,24 +141,6 @@ def test_seconds_and_save_inside_jit(option, tmp_path, monkeypatch):
     ):
         jax.jit(lambda key: fit(WHOLE, DATA, key, steps=2, **option))(KEY)
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("lam", "came"),
-    [(0.0, "0"), (-1, "-1"), (float("nan"), "nan"), (float("inf"), "inf"), (jnp.float32(-2), "-2")],
-)
-def test_lam_out_of_range(lam, came):
-    message = f"^lam must be a finite number above 0, got {came}$"
-    with pytest.raises(ValueError, match=message):
-        fit(jaxsvm.pegasos(lam), DATA, KEY, steps=1)
-    with pytest.raises(ValueError, match=message):
-        jaxsvm.pegasos(lam).init(KEY, DATA)
-
-
-def test_lam_out_of_range_in_a_step():
-    state = jax.jit(jaxsvm.pegasos(1.0).init)(KEY, DATA)
-    with pytest.raises(ValueError, match="^lam must be a finite number above 0, got -1$"):
-        step(jaxsvm.pegasos(-1.0), state, DATA)
 
 
 def test_lam_is_a_vector():
@@ -241,14 +198,6 @@ def test_more_updates_to_a_tolerance_of_more_rows(n, updates):
 )
 def test_passes_in_place_of_steps(sampler, passes, steps):
     assert int(fit(WHOLE, DATA, KEY, passes=passes, sampler=sampler).state.step) == steps
-
-
-def test_steps_and_passes_at_once_and_passes_that_are_no_number_above_0():
-    with pytest.raises(ValueError, match="^steps and passes say the same: give one of them$"):
-        fit(WHOLE, DATA, KEY, steps=1, passes=1)
-    for passes in (0, -1.0, np.nan, np.inf, np.ones(2)):
-        with pytest.raises(ValueError, match="^passes (must be|has shape)"):
-            fit(WHOLE, DATA, KEY, passes=passes)
 
 
 def test_no_steps():
@@ -1698,22 +1647,6 @@ def test_importing_starts_nothing_and_sets_nothing():
     ]
 
 
-@pytest.mark.parametrize(
-    "sampler", ["epochs", samplers.epochs, 64], ids=["word", "factory", "number"]
-)
-def test_a_sampler_that_is_none_is_refused(sampler):
-    with pytest.raises(
-        TypeError, match=r"sampler must be one such as jaxsvm\.samplers\.epochs\(64\), got "
-    ):
-        jaxsvm.fit(
-            jaxsvm.pegasos(0.1),
-            jaxsvm.dataset([[1.0], [-1.0]], [1, -1]),
-            jax.random.key(0),
-            steps=2,
-            sampler=sampler,
-        )
-
-
 def test_a_state_of_another_solver_sampler_or_data_is_refused():
     run = fit(jaxsvm.sdca(1.0), DATA, KEY, steps=4)
     with pytest.raises(
@@ -1802,28 +1735,6 @@ def test_what_is_not_one_key(wrong):
             TypeError, match=r"^key must be one key, such as jax\.random\.key\(0\), got "
         ):
             call()
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"probe": 1.0}, "probe must be a function of the model"),
-        ({"probe": jaxsvm.pegasos(0.1)}, "probe must be a function of the model"),
-        ({"every": [1]}, "every must be a whole number of at least 1"),
-        ({"steps": "5"}, "steps must be a whole number of at least 0"),
-        ({"steps": 10**400}, "steps must be a whole number"),
-        ({"tol": "0.1", "probe": len}, "tol must be a number, got '0.1'"),
-        ({"tol": float("nan"), "probe": len}, "tol must be a number, got nan"),
-        ({"tol": jnp.ones(2), "probe": len}, r"tol has shape \(2,\)"),
-        ({"seconds": -1}, "seconds must be a number of at least 0, got -1"),
-        ({"save": 5}, "save must be the path of a file, got 5"),
-        ({"progress": "yes"}, "progress must be True or False, got 'yes'"),
-    ],
-)
-def test_wrong_options_of_fit(option, message):
-    data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
-        jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), **({"steps": 2} | option))
 
 
 def test_a_bias_that_is_none():

@@ -13,7 +13,7 @@ from jax import lax
 
 from ... import models
 from ..._node import between, node, register
-from ...kernels import Kernel, matvec, rows_check
+from ...kernels import Kernel, matvec
 from ...numerics import (
     WaterFill,
     any_under_vmap,
@@ -332,9 +332,7 @@ def _step_in_ball(
 
 def _check_rows(kernel: Kernel, bias: str, data: Batch) -> None:
     """Check that kernel and rows have a finite level above that of w = 0."""
-    check_kernel = rows_check(kernel)
-    if check_kernel is not None:
-        check_kernel(data)
+    kernel.validate(data)
     in_use = np.asarray(data.weight) > 0
     diag = np.asarray(kernel.diag(data.x))[in_use]
     if not (np.all(diag >= 0) and np.any(diag > 0)):

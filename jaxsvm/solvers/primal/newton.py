@@ -27,7 +27,7 @@ from ...numerics import (
 )
 from ...risks import couples_rows, is_smooth, second_order_of
 from ...samplers import whole
-from ...types import AnyLoss, Array, Batch, Info, JointLoss, Solver, SparseRows
+from ...types import AnyLoss, Array, Batch, Info, Solver, SparseRows
 
 MOST_ROUNDS = 1000
 TOL = 1e-6  # default tolerance of the duality gap, relative to the objective
@@ -296,10 +296,6 @@ class newton(Solver):
 
     def layout(self, data: Batch) -> Batch:
         return packed_by_reference(data)
-
-    def validate(self, data: Batch) -> None:
-        if isinstance(self.loss, JointLoss):
-            self.loss.validate(data)
 
     def init(self, key: Array, data: Batch) -> NewtonState:
         dtype = accum_dtype(data.x)

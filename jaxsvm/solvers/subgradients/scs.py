@@ -168,6 +168,7 @@ class scs(Solver):
         return growth, growth if self.first is None else self.first
 
     def validate(self, data: Batch) -> None:
+        super().validate(data)
         n_rows = int((data.weight > 0).sum())
         if n_rows < self.capacity:
             raise ValueError(

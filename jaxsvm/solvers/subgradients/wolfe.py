@@ -24,7 +24,7 @@ from ...engines.conjugate import (
 )
 from ...engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
 from ...engines.min_norm_point import nearest_point
-from ...kernels import Kernel, rows_check
+from ...kernels import Kernel
 from ...models import Expansion, Linear
 from ...numerics import accum_dtype, count, dot, pairwise_sum
 from ...samplers import whole
@@ -140,11 +140,6 @@ class wolfe(Solver):
     def check(self) -> None:
         integer("bundle", self.bundle, 2)
         check_constants(self.m_L, self.m_R)
-
-    def validate(self, data: Batch) -> None:
-        check = None if self.kernel is None else rows_check(self.kernel)
-        if check is not None:
-            check(data)
 
     def init(self, key: Array, data: Batch) -> WolfeState:
         """The state at w = 0, with an empty bundle."""
