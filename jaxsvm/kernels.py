@@ -910,14 +910,10 @@ def holds_custom(thing: Any) -> bool:
     return holds(thing, custom) and not holds_precomputed(thing)
 
 
-def rows_check(kernel: Kernel) -> Callable | None:
-    """The check of the data that a kernel needs, as `Solver.validate`; None: no check."""
-    needs_check = holds(kernel, precomputed, chi2, additive_chi2)
-    return functools.partial(_check_rows, kernel) if needs_check else None
-
-
-def _check_rows(kernel: Kernel, data: Batch) -> None:
-    check_symmetric(kernel, data)
+def check_rows(kernel: Kernel, data: Batch) -> None:
+    """Check the data that a kernel needs, as `Solver.validate`."""
+    if holds(kernel, precomputed, chi2, additive_chi2):
+        check_symmetric(kernel, data)
     if holds(kernel, chi2, additive_chi2):
         check_not_negative(kernel, data)
 

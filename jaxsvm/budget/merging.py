@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._node import node
-from ..checks import integer
+from .._node import between, node
 from ..kernels import Kernel
 from ..numerics import argmax_value, dot, golden_section, hash32, index_row, multiply_high
 from ..types import Array
@@ -76,12 +75,8 @@ class merge(Maintenance):
     """
 
     _: KW_ONLY
-    partners: int | None = None
+    partners: int | None = between(1, default=None)
     search: Literal["lookup", "golden"] = "lookup"
-
-    def check(self) -> None:
-        if self.partners is not None:
-            integer("partners", self.partners, 1, note=", or None for all")
 
     @jax.named_scope("merge")
     def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:

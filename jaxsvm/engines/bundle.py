@@ -33,7 +33,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._node import cast, register
-from ..checks import integer
 from ..implicit import without_derivatives
 from ..losses import crammer_singer_loss, hinge_loss
 from ..models import Linear, OneVsRest
@@ -49,11 +48,11 @@ from ..numerics import (
     pairwise_sum,
 )
 from ..risks import Risk, best_bias, risk_of
-from ..samplers import whole
-from ..types import AnyLoss, Array, Batch, Info, JointLoss, Scalar, Solver
+from ..types import AnyLoss, Array, Batch, Info, JointLoss, Scalar
 from .conjugate import ROUNDINGS
 from .line_search import UNIT, Line, exact_step, slope_step
 from .min_norm_point import nearest_point
+from .on_losses import AllRowsSolver
 
 IDLE = 1e-6  # a plane of less weight is idle
 
@@ -293,7 +292,7 @@ def info_of(
     )
 
 
-class BundleSolver(Solver):
+class BundleSolver(AllRowsSolver):
     """Cutting planes on all rows; a state holds the point of its model as `best`."""
 
     lam: float
@@ -302,21 +301,13 @@ class BundleSolver(Solver):
     bias: str
     classes: int | None
 
-    needs_all_rows = True
-    sampler = whole()
-
-    def check_problem(self) -> None:
-        """Raise ValueError for fields that do not go together, with what to take instead."""
-        integer("planes", self.planes, 2)
+    def check(self) -> None:
         if isinstance(self.loss, crammer_singer_loss) != (self.classes is not None):
             raise ValueError(
                 "classes=k and loss=losses.crammer_singer belong together, got "
                 f"classes={self.classes!r} and loss={self.loss!r}"
             )
-        if self.classes is None:
-            return
-        integer("classes", self.classes, 2)
-        if self.bias == "free":
+        if self.classes is not None and self.bias == "free":
             raise ValueError(
                 "a free bias of several classes is not supported: take bias='feature' or "
                 "bias='none'"

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._node import node, positive, register
+from .._node import node, positive
 from ..numerics import (
     accum_dtype,
     count,
@@ -27,16 +27,17 @@ from ..types import (
     Loss,
     Model,
     Scalar,
-    Solver,
     Space,
     State,
     drawn,
     require,
+    state_class,
     take,
 )
+from .on_losses import LossSolver
 
 
-@register("CoordinateState")
+@state_class("CoordinateState", ignores_padding=True)
 class CoordinateState(NamedTuple):
     """The signed dual coefficients and the function sum_i coef_i k(x_i, .).
 
@@ -58,23 +59,19 @@ class CoordinateState(NamedTuple):
     max_violation: Array  # ()  largest violation in the current pass
     residual: Array  # ()  largest violation in the last complete pass
 
-    @property
-    def ignores_padding(self) -> bool:
-        """True: one-vs-one needs no selection of the states of steps without rows."""
-        return True
-
 
 def dual_coef(state: CoordinateState) -> Array:
     """The signed dual coefficients (n,), the pending one included."""
     return scatter_set(state.coef, *state.pending[:2])
 
 
-class CoordinateSolver(Solver):
+class CoordinateSolver(LossSolver):
     """Maximise the dual along one coordinate at a time, as `coordinate`."""
 
     loss: Loss
     C: Any
     start: Any = None  # (n,) initial dual variables alpha; None: zeros
+    sampler: Any = epochs(1)
 
     @property
     def space(self) -> Space:
@@ -86,16 +83,8 @@ class CoordinateSolver(Solver):
             require(self.loss, field, "pegasos, ocas or subgradient, which need none")
 
     @property
-    def sampler(self) -> Any:
-        return epochs(1)
-
-    @property
     def needs_all_rows(self) -> bool:
         return self.space.needs_all_rows
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
 
     def layout(self, data: Batch) -> Batch:
         return self.space.layout(data)

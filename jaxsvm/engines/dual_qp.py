@@ -22,7 +22,7 @@ from jax import lax
 
 from .._node import cast, register
 from ..implicit import at_bound, solution
-from ..kernels import Kernel, matvec, rows_check
+from ..kernels import Kernel, check_rows, matvec
 from ..models import Expansion, expansion
 from ..numerics import (
     accum_dtype,
@@ -44,9 +44,9 @@ from ..types import (
     Loss,
     Quadratic,
     Scalar,
-    Solver,
 )
 from .linear_dual import check_quadratic
+from .on_losses import AllRowsSolver
 
 
 class Dual(NamedTuple):
@@ -125,7 +125,7 @@ class Problem(NamedTuple):
         return residual_of(dual, y, self.C * weight, self.loss, stop, bias, tol)
 
 
-class QpSolver(Solver):
+class QpSolver(AllRowsSolver):
     """A solver of the quadratic program of a kernel machine."""
 
     C: Any
@@ -133,8 +133,6 @@ class QpSolver(Solver):
     loss: Loss
     bias: Any  # "free" or "none"
     start: Array | None  # (n,) initial alpha; None: zeros
-
-    needs_all_rows = True
 
     @property
     def qp(self) -> Problem:
@@ -144,22 +142,12 @@ class QpSolver(Solver):
     def check(self) -> None:
         check_start(self.start)
         check_quadratic(self.loss)
-        self.check_own()
-
-    def check_own(self) -> None:
-        """Raise ValueError for fields of a subclass that cannot be."""
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
 
     def layout(self, data: Batch) -> Batch:
         return self.kernel.layout(data)
 
     def validate(self, data: Batch) -> None:
-        check = rows_check(self.kernel)
-        if check is not None:
-            check(data)
+        check_rows(self.kernel, data)
 
 
 def check_start(start: Array | None) -> None:
@@ -193,7 +181,7 @@ def init_state(qp: Problem, bias: str, data: Batch, start: Array | None) -> Dual
             - (0 if bounds.l2 is None else bounds.l2 * coef)
         )
     sum_error = jnp.sum(coef) if bias == "free" else jnp.zeros((), dtype)
-    return stop_gradients(DualState(coef, grad, jnp.zeros_like(grad), sum_error, weight))
+    return lax.stop_gradient(DualState(coef, grad, jnp.zeros_like(grad), sum_error, weight))
 
 
 def step_info(
@@ -218,7 +206,7 @@ def build_model(qp: Problem, bias: str, state: DualState, data: Batch | None) ->
     model = expansion(qp.kernel, state.coef, data, bias)
     assert data is not None  # `expansion` refuses None
     qp = cast(qp, state.coef.dtype)
-    b = stop_gradients(intercept(qp.dual(state, data.x, data.y.astype(state.coef.dtype)), bias))
+    b = lax.stop_gradient(intercept(qp.dual(state, data.x, data.y.astype(state.coef.dtype)), bias))
     coef, b = solution(state.coef, b, qp.kernel, data, qp.C, qp.loss, bias)
     return dataclasses.replace(model, coef=coef, b=b)
 
@@ -253,7 +241,7 @@ def intercept(dual: Dual, bias: str) -> Array:
 
     It is the mean over free coefficients, else the midpoint of its interval.
     """
-    coef, grad, bounds, _ = dual = stop_gradients(dual)
+    coef, grad, bounds, _ = dual = lax.stop_gradient(dual)
     if bias != "free":
         return jnp.zeros((), grad.dtype)
     on_low, on_high, on_zero = at_bound(coef, bounds)
@@ -439,11 +427,3 @@ def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:
         balanced, 1, jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1))
     )
     return jnp.where(coef > 0, coef * scale_of(up), coef * scale_of(down))
-
-
-def stop_gradients(tree: Any) -> Any:
-    """The tree without derivatives.
-
-    Those of the solution come from `implicit.solution`, not from the steps.
-    """
-    return jax.tree.map(lax.stop_gradient, tree)

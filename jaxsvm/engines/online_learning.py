@@ -41,6 +41,9 @@ class OnlineSolver(Solver):
     """
 
     scale: Any = None  # t -> factor of the model, for functions stored up to a factor; None: 1
+    sampler: Any = uniform(1)
+    residual_of = "batch"
+    targets: Any = "labels"
 
     @property
     def space(self) -> Space:
@@ -72,18 +75,6 @@ class OnlineSolver(Solver):
     @property
     def needs_all_rows(self) -> bool:
         return self.space.needs_all_rows
-
-    @property
-    def sampler(self) -> Any:
-        return uniform(1)
-
-    @property
-    def residual_of(self) -> str:
-        return "batch"
-
-    @property
-    def targets(self) -> Any:
-        return "labels"
 
     def layout(self, data: Batch) -> Batch:
         return self.space.layout(data)

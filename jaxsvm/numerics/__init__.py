@@ -28,6 +28,7 @@ from .normal_equations import cholesky as cholesky
 from .normal_equations import preconditioner as preconditioner
 from .normal_equations import solve_normal as solve_normal
 from .normal_equations import sparsely_weighted_gram as sparsely_weighted_gram
+from .normal_equations import split_constant as split_constant
 from .normal_equations import symmetric as symmetric
 from .normal_equations import system_for as system_for
 from .normal_equations import weighted_gram as weighted_gram

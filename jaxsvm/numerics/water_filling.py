@@ -5,7 +5,7 @@ The ground is one basin, or two that share the volume.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +84,7 @@ def one_level(
         row is under water.
     """
     responses, volume, weight = _prepare(responses, volume, weight)
-    c, v, w, guess = _no_gradients((responses, volume, weight, start))
+    c, v, w, guess = lax.stop_gradient((responses, volume, weight, start))
     edge, level, mass = map_on_cpu(_solve_level)(c, v, w, guess)
     slopes = _level_derivatives(c, edge, level - c, mass, w)
     level = _with_derivatives(level, slopes, (responses, volume, weight))
@@ -131,7 +131,7 @@ def two_levels(
         ICML 2012, section 4, algorithm 3 (there by divide and conquer).
     """
     responses, volume, weight = _prepare(responses, volume, weight)
-    c, v, w, y, start = _no_gradients((responses, volume, weight, y, start))
+    c, v, w, y, start = lax.stop_gradient((responses, volume, weight, y, start))
     left, right, both = map_on_cpu(_bracket)(c, v, w, y, start)
     best = _either(left.level >= right.level, left, right)
     slope_drop = left.slope - right.slope
@@ -185,10 +185,6 @@ class _Search(NamedTuple):
 
 def _either(first: Array, a: _Piece, b: _Piece) -> _Piece:
     return jax.tree.map(lambda a, b: jnp.where(first, a, b), a, b)
-
-
-def _no_gradients(tree: Any) -> Any:
-    return jax.tree.map(lax.stop_gradient, tree)
 
 
 def _prepare(responses: Array, volume: Scalar, weight: Array | None) -> tuple[Array, Array, Array]:

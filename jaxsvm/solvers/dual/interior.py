@@ -29,7 +29,7 @@ from jax import lax
 
 from ..._node import register
 from ...numerics import dot
-from ...types import Array, Loss
+from ...types import Array, Loss, state_class
 
 FLOOR = float(np.sqrt(np.finfo(np.float32).tiny))  # of t, u, z, v: no quotient overflows in float32
 FRACTION = 0.995  # of the way to the boundary
@@ -51,7 +51,7 @@ class Iterate(NamedTuple):
     w: Array  # (p,)  weights, with that of the bias last
 
 
-@register("InteriorState")
+@state_class("InteriorState", method="interior_point", sums_of=())
 class InteriorState(NamedTuple):
     """The current iterate and the best one."""
 
@@ -64,16 +64,6 @@ class InteriorState(NamedTuple):
     idle_steps: Array  # ()  int32, steps since the residual or the infeasibility decreased
     weight: Array  # (n,)  example weights
     steps: Any = np.zeros((), np.int32)  # () of all updates; files of older versions have none
-
-    @property
-    def sums_of(self) -> tuple[str, ...]:
-        """Nothing: updates work all sums out anew."""
-        return ()
-
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return "interior_point"
 
 
 class Rows(NamedTuple):

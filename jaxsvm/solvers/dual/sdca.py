@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ... import spaces
 from ..._node import node, positive
 from ...engines.coordinate_ascent import CoordinateSolver, dual_coef
-from ...kernels import Kernel, rows_check
+from ...kernels import Kernel, check_rows
 from ...losses import hinge
 from ...models import expansion
 from ...types import Array, Batch, Loss, Model, Space
@@ -83,6 +83,5 @@ class sdca(CoordinateSolver):
         return f if self.bias == "none" else dataclasses.replace(f, b=jnp.sum(coef))
 
     def validate(self, data: Batch) -> None:
-        check = None if self.kernel is None else rows_check(self.kernel)
-        if check is not None:
-            check(data)
+        if self.kernel is not None:
+            check_rows(self.kernel, data)

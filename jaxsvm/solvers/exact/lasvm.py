@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import cast, node, positive
-from ...checks import integer
-from ...engines.blocks import check_memory
+from ..._node import between, cast, node, positive
 from ...engines.dual_qp import (
     QpSolver,
     build_model,
@@ -20,7 +18,6 @@ from ...engines.dual_qp import (
     init_state,
     shift_grad,
     step_info,
-    stop_gradients,
 )
 from ...kernels import Kernel
 from ...losses import hinge
@@ -112,20 +109,13 @@ class lasvm(QpSolver):
     _: KW_ONLY
     loss: Loss = hinge
     bias: Literal["free", "none"] = "free"
-    passes: int = 1
+    passes: int = between(1, default=1)
     tol: float | None = positive(default=None)
-    memory: int | None = None
+    memory: int | None = between(0, 2**62, default=None)
     start: Array | None = None
 
+    usual_tol = math.nan
     sampler = epochs(VISITS)
-
-    def check_own(self) -> None:
-        integer("passes", self.passes, 1)
-        check_memory(self.memory)
-
-    @property
-    def iterates_to(self) -> Any:
-        return math.nan if self.tol is None else self.tol
 
     def init(self, key: Array, data: Batch) -> LasvmState:
         dual = init_state(self.qp, self.bias, data, self.start)
@@ -135,8 +125,8 @@ class lasvm(QpSolver):
 
     def update(self, state: LasvmState, batch: Batch) -> tuple[LasvmState, Info]:
         y = batch.y.astype(state.dual.coef.dtype)
-        qp = stop_gradients(cast(self.qp, y.dtype))
-        state, x, y = stop_gradients((state, qp.kernel.layout(batch).x, y))
+        qp = lax.stop_gradient(cast(self.qp, y.dtype))
+        state, x, y = lax.stop_gradient((state, qp.kernel.layout(batch).x, y))
         stop_at = lax.stop_gradient(jnp.asarray(-1.0 if self.tol is None else self.tol, y.dtype))
         dual, shift = centre(qp, state.dual, qp.dual(state.dual, x, y), self.bias)
         visit_all = make_visits(self.bias, self.loss.labels, self.passes, self.memory)

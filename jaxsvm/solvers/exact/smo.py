@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY
 from typing import Literal
 
 import jax.numpy as jnp
+from jax import lax
 
 from ..._node import cast, node, positive
 from ...engines.dual_qp import (
@@ -17,7 +18,6 @@ from ...engines.dual_qp import (
     init_state,
     shift_grad,
     step_info,
-    stop_gradients,
 )
 from ...engines.smo_step import STEPS
 from ...kernels import Kernel
@@ -89,8 +89,8 @@ class smo(QpSolver):
 
     def update(self, state: DualState, batch: Batch) -> tuple[DualState, Info]:
         y = batch.y.astype(state.coef.dtype)
-        qp = stop_gradients(cast(self.qp, y.dtype))
-        state, x, y = stop_gradients((state, batch.x, y))
+        qp = lax.stop_gradient(cast(self.qp, y.dtype))
+        state, x, y = lax.stop_gradient((state, batch.x, y))
         dual = qp.dual(state, x, y)
         centred_state, shift = centre(qp, state, dual, self.bias)
         dual = dual.at_state(centred_state)

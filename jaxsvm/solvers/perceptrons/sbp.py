@@ -13,7 +13,7 @@ from jax import lax
 
 from ... import models
 from ..._node import between, node, register
-from ...kernels import Kernel, matvec, rows_check
+from ...kernels import Kernel, check_rows, matvec
 from ...numerics import (
     WaterFill,
     any_under_vmap,
@@ -118,18 +118,11 @@ class sbp(Solver):
     _: KW_ONLY
     bias: Literal["none", "free"] = "none"
     normalise: bool = True
-    bound_every: int | None = None
+    bound_every: int | None = between(0, default=None)
 
     sampler = uniform()
     needs_all_rows = True
     targets = "labels"
-
-    def check(self) -> None:
-        if self.bound_every is not None and self.bound_every < 0:
-            raise ValueError(
-                "bound_every must be a whole number of steps, 0 for none, or None, got "
-                f"{self.bound_every}"
-            )
 
     @property
     def problem(self) -> MarginProblem:
@@ -332,9 +325,7 @@ def _step_in_ball(
 
 def _check_rows(kernel: Kernel, bias: str, data: Batch) -> None:
     """Check that kernel and rows have a finite level above that of w = 0."""
-    check_kernel = rows_check(kernel)
-    if check_kernel is not None:
-        check_kernel(data)
+    check_rows(kernel, data)
     in_use = np.asarray(data.weight) > 0
     diag = np.asarray(kernel.diag(data.x))[in_use]
     if not (np.all(diag >= 0) and np.any(diag > 0)):

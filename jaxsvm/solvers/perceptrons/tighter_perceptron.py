@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Any
 
 import jax.numpy as jnp
@@ -65,9 +64,5 @@ class tighter_perceptron(BudgetedPerceptron):
     Reference: J. Weston, A. Bordes, L. Bottou, Online (and offline) on an even tighter budget,
         AISTATS 2005, section 3.
     """
-
-    kernel: Kernel
-    _: KW_ONLY
-    budget: int
 
     maintain = _fewest_errors()

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import cast, node, positive, register
-from ...checks import integer
+from ..._node import between, cast, node, positive, register
 from ...engines.bundle import (
     Planes,
     Point,
@@ -22,13 +21,13 @@ from ...engines.bundle import (
     no_planes,
     relative_gap,
 )
+from ...engines.on_losses import AllRowsSolver
 from ...implicit import without_derivatives
 from ...kernels import Kernel, as_kernel, holds_precomputed
 from ...losses import hinge
 from ...models import Expansion
 from ...numerics import accum_dtype, argmax_value, dot, map_on_cpu, sample_proportional
-from ...samplers import whole
-from ...types import Array, Batch, Info, Loss, Solver, SparseRows
+from ...types import Array, Batch, Info, Loss, SparseRows
 
 CANDIDATES = 59  # the best of so many rows is among the best 5 % with 95 % confidence
 TRIALS = 100  # limit of the trials of one search for a point
@@ -62,7 +61,7 @@ class CpspState(NamedTuple):
 
 
 @node
-class cpsp(Solver):
+class cpsp(AllRowsSolver):
     """Minimise lam/2 |f|^2 + mean_i loss(f(x_i), y_i) over f in the span of chosen points.
 
         f* = sum_i e_i k(x_i, .) / lam,   e = - sum_k theta_k u_k
@@ -116,25 +115,16 @@ class cpsp(Solver):
     lam: float = positive()
     kernel: Kernel
     _: KW_ONLY
-    points: int
+    points: int = between(1)
     loss: Loss = hinge
-    planes: int = 100
+    planes: int = between(2, default=100)
     bias: Literal["none", "free"] = "none"
 
-    needs_all_rows = True
-    sampler = whole()
-
     def check(self) -> None:
-        integer("points", self.points, 1)
-        integer("planes", self.planes, 2)
         if holds_precomputed(self.kernel):
             raise ValueError(
                 "cpsp makes points of its own: a precomputed kernel has no values there"
             )
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
 
     def problem(self, basis: Basis, data: Batch, weight: Array) -> Problem:
         """The objective in the span of the basis."""

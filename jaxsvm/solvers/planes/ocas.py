@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import cast, node, positive, register
+from ..._node import between, cast, node, positive, register
 from ...checks import number
 from ...engines.bundle import (
     BundleSolver,
@@ -92,14 +92,14 @@ class ocas(BundleSolver):
     _: KW_ONLY
     loss: AnyLoss = hinge
     mix: float = positive(default=0.1)
-    planes: int = 100
+    planes: int = between(2, default=100)
     bias: Literal["none", "feature", "free"] = "none"
-    classes: int | None = None
+    classes: int | None = between(2, default=None)
 
     def check(self) -> None:
         if (number("mix", self.mix) or 0) > 1:
             raise ValueError(f"mix must be at most 1, got {float(self.mix):g}")
-        self.check_problem()
+        super().check()
 
     def init(self, key: Array, data: Batch) -> OcasState:
         dtype = accum_dtype(data.x)

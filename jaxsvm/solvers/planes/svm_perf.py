@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..._node import node, positive, register
+from ..._node import between, node, positive, register
 from ...engines.bundle import (
     BundleSolver,
     Planes,
@@ -86,12 +86,9 @@ class svm_perf(BundleSolver):
     lam: float = positive()
     _: KW_ONLY
     loss: AnyLoss = hinge
-    planes: int = 100
+    planes: int = between(2, default=100)
     bias: Literal["none", "feature", "free"] = "none"
-    classes: int | None = None
-
-    def check(self) -> None:
-        self.check_problem()
+    classes: int | None = between(2, default=None)
 
     def init(self, key: Array, data: Batch) -> SvmPerfState:
         dtype = accum_dtype(data.x)

@@ -9,9 +9,8 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 import optax
 
-from ..._node import node, positive, register
+from ..._node import between, node, positive, register
 from ...averaging import average_iterates
-from ...checks import integer
 from ...engines.gradient_descent import GradientSolver, descent
 from ...losses import hinge
 from ...numerics import sqnorms
@@ -124,11 +123,8 @@ class asset(GradientSolver):
     lam: float = positive()
     _: KW_ONLY
     loss: Loss = hinge
-    average_from: int = 0
+    average_from: int = between(0, default=0)
     bias: Literal["free", "none"] = "free"
-
-    def check(self) -> None:
-        integer("average_from", self.average_from, 0)
 
     def stats(self, data: Batch) -> AssetSet:
         return measure(data, self.lam, self.loss, intercept=self.bias == "free")
@@ -183,11 +179,7 @@ class asset_star(GradientSolver):
     lam: float = positive()
     _: KW_ONLY
     loss: Loss = hinge
-    average_from: int | None = None
-
-    def check(self) -> None:
-        if self.average_from is not None:
-            integer("average_from", self.average_from, 0)
+    average_from: int | None = between(0, default=None)
 
     def stats(self, data: Batch) -> AssetSet:
         return measure(data, self.lam, self.loss, intercept=False)

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import cast, node, positive, register
+from ..._node import cast, node, positive
 from ...checks import check_whole, shown
+from ...engines.on_losses import AllRowsSolver
 from ...implicit import linear_solution
 from ...losses import squared_hinge
 from ...models import Linear
@@ -23,41 +24,35 @@ from ...numerics import (
     packed_by_reference,
     preconditioner,
     solve_normal,
+    split_constant,
     system_for,
 )
 from ...risks import couples_rows, is_smooth, second_order_of
-from ...samplers import whole
-from ...types import AnyLoss, Array, Batch, Info, JointLoss, Solver, SparseRows
+from ...types import (
+    AnyLoss,
+    Array,
+    Batch,
+    Info,
+    JointLoss,
+    SparseRows,
+    from_step_0,
+    state_class,
+)
 
 MOST_ROUNDS = 1000
-TOL = 1e-6  # default tolerance of the duality gap, relative to the objective
 RATE = 0.1  # largest relative residual of a Newton system
 MOST_PRODUCTS = 500  # with the Hessian, in one system of conjugate gradients
 TRIALS = 40  # limit of trial steps in a line search
 STEEPNESS = 0.01  # a line search ends at this share of the initial slope
 
 
-@register("NewtonState")
+@state_class("NewtonState", method="newton", sums_of=(), restart=from_step_0)
 class NewtonState(NamedTuple):
     """The weights, with b as the last one where there is a bias, and the weights of the rows."""
 
     v: Array  # (d,) or (d + 1,)
     weight: Array  # (n,)
     steps: Array  # () int32, Newton steps of all updates
-
-    @property
-    def sums_of(self) -> tuple[str, ...]:
-        """None: the weights of rows are those of the data."""
-        return ()
-
-    def restart(self) -> NewtonState:
-        """The start of a run of another lam on the same rows and weights."""
-        return self._replace(steps=jnp.zeros_like(self.steps))
-
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return "newton"
 
 
 class Point(NamedTuple):
@@ -201,7 +196,7 @@ def _searched_change(
 
 
 @node
-class newton(Solver):
+class newton(AllRowsSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by Newton's method.
 
         g = lam w + sum_i share_i slope_i x_i,   H = lam I + sum_i share_i curvature_i x_i x_i'
@@ -266,8 +261,7 @@ class newton(Solver):
     tol: float | None = positive(default=None)
     rounds: float = 100.0
 
-    needs_all_rows = True
-    sampler = whole()
+    usual_tol = 1e-6  # of the duality gap, relative to the objective
 
     def check(self) -> None:
         check_whole("rounds", self.rounds, most=MOST_ROUNDS)
@@ -286,14 +280,6 @@ class newton(Solver):
                 f"system='cg', got {self.system!r}"
             )
 
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
-
-    @property
-    def iterates_to(self) -> Any:
-        return TOL if self.tol is None else self.tol
-
     def layout(self, data: Batch) -> Batch:
         return packed_by_reference(data)
 
@@ -308,7 +294,7 @@ class newton(Solver):
 
     def update(self, state: NewtonState, batch: Batch) -> tuple[NewtonState, Info]:
         numbers = cast((self.lam, self.iterates_to, self.rounds, self.loss), state.v.dtype)
-        state, batch, numbers = jax.tree.map(lax.stop_gradient, (state, batch, numbers))
+        state, batch, numbers = lax.stop_gradient((state, batch, numbers))
         lam, limit, most, loss = numbers
         most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
         risk = second_order_of(loss, batch._replace(weight=state.weight))
@@ -328,9 +314,7 @@ class newton(Solver):
         return NewtonState(last.v, state.weight, state.steps + search.steps), info
 
     def model(self, state: NewtonState, data: Batch | None = None) -> Linear:
-        w, b = state.v, jnp.zeros((), state.v.dtype)
-        if self.bias != "none":
-            w, b = w[:-1], w[-1]
+        w, b = split_constant(state.v, self.bias != "none")
         if data is not None:
             w, b = linear_solution(w, b, data, self.lam, self.loss, self.bias)
         return Linear(w, b, self.bias)

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..._node import between, node, positive, register
-from ...checks import integer
 from ...engines.conjugate import (
     FunctionValues,
     InnerProductSpace,
@@ -24,11 +23,11 @@ from ...engines.conjugate import (
 )
 from ...engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
 from ...engines.min_norm_point import nearest_point
+from ...engines.on_losses import AllRowsSolver
 from ...kernels import Kernel, holds_precomputed, matvec
 from ...models import Expansion, Linear
 from ...numerics import accum_dtype, count, dot, pairwise_sum, sample_proportional
-from ...samplers import whole
-from ...types import Array, Batch, Info, Scalar, Solver
+from ...types import Array, Batch, Info, Scalar
 
 MIN_STEP_DIVISOR = 100  # the "wolfe" search tries no step with t |h| < radius / MIN_STEP_DIVISOR
 ZERO_STEP = 1e-8  # a shorter step of the "exact" search, relative to the longest one, counts as 0
@@ -56,7 +55,7 @@ class ScsState(NamedTuple):
 
 
 @node
-class scs(Solver):
+class scs(AllRowsSolver):
     """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) on a growing sample.
 
     Steps are along conjugate subgradients.
@@ -126,9 +125,9 @@ class scs(Solver):
     lam: float = positive()
     kernel: Kernel | None = None
     _: KW_ONLY
-    capacity: int
-    growth: int | None = None
-    first: int | None = None
+    capacity: int = between(1)
+    growth: int | None = between(1, default=None)
+    first: int | None = between(1, default=None)
     metric: Literal["rkhs", "euclidean"] = "rkhs"
     line_search: Literal["exact", "wolfe"] = "exact"
     fresh_sample: bool = False
@@ -140,14 +139,10 @@ class scs(Solver):
     m_L: float = between(0.0, 1.0, open=True, default=0.4)
     m_R: float = between(0.0, 1.0, open=True, default=0.45)
 
-    needs_all_rows = True
-    sampler = whole()
     targets = "labels"
 
     def check(self) -> None:
-        growth, first = self.sizes
-        for name, value in (("capacity", self.capacity), ("growth", growth), ("first", first)):
-            integer(name, value, 1)
+        _, first = self.sizes
         if first > self.capacity:
             raise ValueError(
                 f"capacity is {self.capacity}, below the first sample of {first} rows: raise "

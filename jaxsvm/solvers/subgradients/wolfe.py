@@ -10,7 +10,6 @@ import jax.numpy as jnp
 
 from ... import models
 from ..._node import between, node, positive, register
-from ...checks import integer
 from ...engines.conjugate import (
     FunctionValues,
     InnerProductSpace,
@@ -24,11 +23,11 @@ from ...engines.conjugate import (
 )
 from ...engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
 from ...engines.min_norm_point import nearest_point
-from ...kernels import Kernel, rows_check
+from ...engines.on_losses import AllRowsSolver
+from ...kernels import Kernel, check_rows
 from ...models import Expansion, Linear
 from ...numerics import accum_dtype, count, dot, pairwise_sum
-from ...samplers import whole
-from ...types import Array, Batch, Info, Scalar, Solver
+from ...types import Array, Batch, Info, Scalar, state_class
 
 
 @register("Bundle")
@@ -44,7 +43,7 @@ class Bundle(NamedTuple):
     active: Array | bool  # (m,)  bool, occupied slots
 
 
-@register("WolfeState")
+@state_class("WolfeState", sums_of=("rows",))
 class WolfeState(NamedTuple):
     """The iterate w, the trial point, the bundle, and the best dual value.
 
@@ -60,14 +59,9 @@ class WolfeState(NamedTuple):
     t: Array  # ()   int32
     lam: Array  # ()  of the bundle and the dual value; nan: unknown, taken for that of the solver
 
-    @property
-    def sums_of(self) -> tuple[str, ...]:
-        """The planes are of the rows, and hold for any lam."""
-        return ("rows",)
-
 
 @node
-class wolfe(Solver):
+class wolfe(AllRowsSolver):
     """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) by bundles of subgradients.
 
     Steps are along shortest convex combinations of the bundle. There is no bias.
@@ -126,25 +120,21 @@ class wolfe(Solver):
     lam: float = positive()
     kernel: Kernel | None = None
     _: KW_ONLY
-    bundle: int = 2
+    bundle: int = between(2, default=2)
     weights: Literal["norm", "dual"] = "norm"
     line_search: Literal["exact", "wolfe"] = "exact"
     reset: float = between(0.0, default=0.5)
     m_L: float = between(0.0, 1.0, open=True, default=0.4)
     m_R: float = between(0.0, 1.0, open=True, default=0.45)
 
-    needs_all_rows = True
-    sampler = whole()
     targets = "labels"
 
     def check(self) -> None:
-        integer("bundle", self.bundle, 2)
         check_constants(self.m_L, self.m_R)
 
     def validate(self, data: Batch) -> None:
-        check = None if self.kernel is None else rows_check(self.kernel)
-        if check is not None:
-            check(data)
+        if self.kernel is not None:
+            check_rows(self.kernel, data)
 
     def init(self, key: Array, data: Batch) -> WolfeState:
         """The state at w = 0, with an empty bundle."""
