@@ -49,6 +49,7 @@ from ..numerics import (
 )
 from ..risks import Risk, best_bias, risk_of
 from ..types import AnyLoss, Array, Batch, Info, JointLoss, Scalar
+from . import on_losses
 from .conjugate import ROUNDINGS
 from .line_search import UNIT, Line, exact_step, slope_step
 from .min_norm_point import nearest_point
@@ -281,15 +282,11 @@ def info_of(
     problem: Problem, before: Point, after: Point, residual: Array, passes: Array | int
 ) -> Info:
     """What one round reports; `passes` are the products of rows with weights or slopes, <= 3."""
-    n, columns = problem.data.y.shape[0], after.w.shape[0]
-    return Info(
-        loss=before.risk,
-        residual=residual,
-        progress=(problem.objective(before) - problem.objective(after))[None],
-        index=jnp.full(1, -1, jnp.int32),
-        support=jnp.full((), columns, jnp.int32),
-        evals=jnp.asarray(passes, residual.dtype) * float(n * (problem.classes or 1)),
-    )
+    support = jnp.full((), after.w.shape[0], jnp.int32)
+    size = float(problem.data.y.shape[0] * (problem.classes or 1))
+    progress = problem.objective(before) - problem.objective(after)
+    evals = jnp.asarray(passes, residual.dtype) * size
+    return on_losses.info_of(before.risk, residual, support, evals, progress)
 
 
 class BundleSolver(AllRowsSolver):

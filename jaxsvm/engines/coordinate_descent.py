@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import count, row_loops
+from ..numerics import count, put_row, row_at, row_loops
 from ..types import Array
 
 FIRST, LEAST = 2.0, 1e-3  # first goal over sqrt(tol) times the largest gain, and over that gain
@@ -217,21 +217,6 @@ def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
     )
     new = at._replace(coef=put_row(coef, row, value), w=w, b=b, grows=grows, falls=falls)
     return new, kept, number, moved
-
-
-def row_at(a: Array, i: Array) -> Array:
-    """Row i of an array, i an unsigned integer."""
-    size = (1, *a.shape[1:])
-    return lax.dynamic_slice(a, _start(a, i), size, allow_negative_indices=False)[0]
-
-
-def put_row(a: Array, i: Array, value: Array) -> Array:
-    """The array with another row i, an unsigned integer; in place in a loop that reads it after."""
-    return lax.dynamic_update_slice(a, value[None], _start(a, i), allow_negative_indices=False)
-
-
-def _start(a: Array, i: Array) -> tuple[Array, ...]:
-    return (i, *[jnp.zeros_like(i)] * (a.ndim - 1))
 
 
 def visiting_stride(passes: Array, size: Array) -> Array:

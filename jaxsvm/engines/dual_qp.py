@@ -175,11 +175,8 @@ def init_state(qp: Problem, bias: str, data: Batch, start: Array | None) -> Dual
             )
         bounds = loss.quadratic(y, jnp.asarray(qp.C, dtype) * weight)
         coef = make_feasible(jnp.asarray(start, dtype) * (y if loss.labels else 1), bounds, bias)
-        grad = (
-            y
-            - matvec(qp.kernel, data.x, data.x, coef)
-            - (0 if bounds.l2 is None else bounds.l2 * coef)
-        )
+        l2 = 0 if bounds.l2 is None else bounds.l2 * coef
+        grad = y - matvec(qp.kernel, data.x, data.x, coef) - l2
     sum_error = jnp.sum(coef) if bias == "free" else jnp.zeros((), dtype)
     return lax.stop_gradient(DualState(coef, grad, jnp.zeros_like(grad), sum_error, weight))
 
@@ -248,9 +245,8 @@ def intercept(dual: Dual, bias: str) -> Array:
     free = ~(on_low | on_high | on_zero)
     value = grad if bounds.l1 is None else grad - bounds.l1 * jnp.sign(coef)
     dual = dual._replace(coef=jnp.where(on_low, bounds.low, jnp.where(on_high, bounds.high, coef)))
-    number, total, rounding, up, down = _free_and_extremes(
-        free, value, gain_up(dual), gain_down(dual)
-    )
+    gains = gain_up(dual), gain_down(dual)
+    number, total, rounding, up, down = _free_and_extremes(free, value, *gains)
     ends = jnp.where(jnp.isfinite(up), jnp.where(jnp.isfinite(down), (up + down) / 2, up), down)
     ends = jnp.where(jnp.isfinite(ends), ends, 0)  # no row of positive weight
     return jnp.where(number > 0, (total + rounding) / jnp.maximum(number, 1), ends)
@@ -269,13 +265,7 @@ def _free_and_extremes(free: Array, value: Array, up: Array, down: Array) -> tup
     def add(first, second):
         number, total, rounding, up, down = (*zip(first, second, strict=True),)
         sum_, error = two_sum(total[0], rounding[0] + rounding[1], total[1])
-        return (
-            number[0] + number[1],
-            sum_,
-            error,
-            jnp.maximum(*up),
-            jnp.minimum(*down),
-        )
+        return number[0] + number[1], sum_, error, jnp.maximum(*up), jnp.minimum(*down)
 
     zero, infinite = jnp.zeros((), value.dtype), jnp.full((), jnp.inf, value.dtype)
     number, total = free.astype(value.dtype), jnp.where(free, value, 0)
@@ -423,7 +413,6 @@ def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:
     up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
     # Rounding is left to `sum_error`: to scale it away would move a whole side off its bounds.
     balanced = jnp.abs(up - down) <= 1e-6 * jnp.maximum(up, down)
-    scale_of = lambda side: jnp.where(
-        balanced, 1, jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1))
-    )
+    share = lambda side: jnp.minimum(up, down) / jnp.where(side > 0, side, 1)
+    scale_of = lambda side: jnp.where(balanced, 1, jnp.minimum(1, share(side)))
     return jnp.where(coef > 0, coef * scale_of(up), coef * scale_of(down))

@@ -91,10 +91,8 @@ def subtract_cached(
     def subtract_group(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
         """Subtract the next rows of the cache."""
         entries = [k * GROUP + u for u in range(GROUP)]
-        terms = [
-            index_row(cached_by, i) * index_row(rows.value, index_row(slot, i)) for i in entries
-        ]
-        return two_sum(*sums, _minus_sum(terms))
+        row = lambda i: index_row(rows.value, index_row(slot, i))
+        return two_sum(*sums, _minus_sum([index_row(cached_by, i) * row(i) for i in entries]))
 
     return lax.fori_loop(0, -(-n_cached // GROUP), subtract_group, (total, compensation))
 

@@ -17,9 +17,8 @@ from ..implicit import simplex_solution, solution
 from ..kernels import linear
 from ..losses import hinge
 from ..models import Linear
-from ..numerics import dot, pairwise_sum, row_loops, split_constant, sqnorms
-from ..types import Array, Batch, Info, Loss, Quadratic, Scalar, SparseRows
-from .coordinate_descent import put_row, row_at
+from ..numerics import dot, pairwise_sum, put_row, row_at, row_loops, split_constant, sqnorms
+from ..types import Array, Batch, Loss, Quadratic, Scalar, SparseRows
 from .on_losses import AllRowsSolver
 
 COLUMNS = 1000  # a factorisation of more takes longer than the passes of other methods
@@ -83,12 +82,6 @@ def parameters_of(C: Scalar, loss: Loss | None, data: Batch, dtype: Any) -> tupl
     """x (n, d), which may be sparse, y (n,), weight (n,), C () and the loss."""
     numbers = cast((data.y, data.weight, C, loss), dtype)
     return data.x, *jax.tree.map(jnp.asarray, numbers)
-
-
-def info_of(loss: Array, residual: Array, support: Array, evals: Array) -> Info:
-    """What an update on all rows reports."""
-    index = jnp.full(1, -1, jnp.int32)
-    return Info(loss, residual, jnp.zeros(1, residual.dtype), index, support, evals)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import jax.numpy as jnp
+
 from ..samplers import whole
-from ..types import Solver
+from ..types import Array, Info, Solver
 
 
 class LossSolver(Solver):
@@ -29,3 +31,12 @@ class AllRowsSolver(LossSolver):
     @property
     def iterates_to(self) -> Any:
         return self.usual_tol if self.tol is None else self.tol
+
+
+def info_of(
+    loss: Array, residual: Array, support: Array, evals: Array, progress: Any = 0.0
+) -> Info:
+    """What an update on all rows reports; the progress is of all of them together, () each."""
+    index = jnp.full(1, -1, jnp.int32)
+    gained = jnp.asarray(progress, residual.dtype)[None]
+    return Info(loss, residual, gained, index, support, evals)

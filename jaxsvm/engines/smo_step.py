@@ -85,9 +85,8 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
     row_i, gain_difference = row(i), up - gain_down(dual)
     scale = index_row(diag, i) + diag
     curvature = _curvature(scale - 2 * row_i, scale)
-    j, _ = argmax_value(
-        jnp.where(gain_difference > 0, gain_difference * gain_difference / curvature, -1)
-    )
+    gain = jnp.where(gain_difference > 0, gain_difference * gain_difference / curvature, -1)
+    j, _ = argmax_value(gain)
     row_j = row(j)
     a, b = index_row(coef, i), index_row(coef, j)
 
@@ -108,11 +107,8 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
     for k, value in ((i, new_a), (j, new_b)):
         coef = lax.dynamic_update_index_in_dim(coef, value, k, 0)
     dual = dual._replace(coef=coef, grad=grad + change)
-    return (
-        dual,
-        sum_error + (by[0] + by[1]),
-        SmoStep(index, by, jnp.maximum(fast_max(gain_difference), 0), change),
-    )
+    gap = jnp.maximum(fast_max(gain_difference), 0)
+    return dual, sum_error + (by[0] + by[1]), SmoStep(index, by, gap, change)
 
 
 def part_pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
@@ -186,21 +182,15 @@ def coordinate_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, 
     t = jnp.minimum(rate / curvature, room)
     i, gain = argmax_value(jnp.where(rate > 0, t * (rate - t * curvature / 2), -1))
     old = index_row(coef, i)
-    new = snap_to_bound(
-        index_row(coef + sign * t, i), old, index_row(bounds.low, i), index_row(bounds.high, i)
-    )
+    limits = index_row(bounds.low, i), index_row(bounds.high, i)
+    new = snap_to_bound(index_row(coef + sign * t, i), old, *limits)
     new = jnp.where(index_row(rate / curvature >= room, i), index_row(end, i), new)
     by = jnp.where(gain > 0, new, old) - old
     change = -by * row(i)
-    dual = dual._replace(
-        coef=coef.at[i].set(jnp.where(gain > 0, new, old), mode="promise_in_bounds"),
-        grad=grad + change,
-    )
-    return (
-        dual,
-        sum_error,
-        SmoStep(jnp.stack([i, i]), jnp.stack([by, jnp.zeros_like(by)]), fast_max(rate), change),
-    )
+    new_coef = coef.at[i].set(jnp.where(gain > 0, new, old), mode="promise_in_bounds")
+    index, by = jnp.stack([i, i]), jnp.stack([by, jnp.zeros_like(by)])
+    step = SmoStep(index, by, fast_max(rate), change)
+    return dual._replace(coef=new_coef, grad=grad + change), sum_error, step
 
 
 STEPS = {"free": pair_step, "none": coordinate_step, "parts": part_pair_step}

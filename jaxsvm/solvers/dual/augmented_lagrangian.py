@@ -17,10 +17,10 @@ from ...engines.linear_dual import (
     LinearDualSolver,
     check_columns,
     clip_rounds,
-    info_of,
     linear_model,
     parameters_of,
 )
+from ...engines.on_losses import info_of
 from ...models import Linear
 from ...numerics import (
     accum_dtype,
@@ -253,11 +253,9 @@ class augmented_lagrangian(LinearDualSolver):
         dtype = state.v.dtype
         x = batch.x.toarray() if isinstance(batch.x, SparseRows) else batch.x
         given = lax.stop_gradient((self.numbers(dtype), state, x, batch.y.astype(dtype)))
-        minimise = map_on_cpu(functools.partial(_minimise, self.bias == "feature"))
-        steps, new = minimise(*given)
-        new = new._replace(steps=state.steps + steps)
+        new = map_on_cpu(functools.partial(_minimise, self.bias == "feature"))(*given)
         support = count((new.coef != 0) & (new.weight > 0))
-        evals = steps.astype(dtype) * batch.y.shape[0]
+        evals = (new.steps - state.steps).astype(dtype) * batch.y.shape[0]
         return new, info_of(new.loss, new.residual, support, evals)
 
     def model(self, state: AugmentedLagrangianState, data: Batch | None = None) -> Linear:
@@ -277,23 +275,22 @@ def _first_penalty(y: Array, weight: Array) -> Array:
 
 def _minimise(
     constant: bool, numbers: tuple, state: AugmentedLagrangianState, x: Array, y: Array
-) -> tuple[Array, AugmentedLagrangianState]:
-    """The number of steps of one update, and the state after it."""
+) -> AugmentedLagrangianState:
+    """The state after one update."""
     C, tol, rounds, loss = numbers
     x = jnp.where((state.weight > 0)[:, None], x, 0)
     share = C * state.weight
     bounds = loss.quadratic(y, jnp.ones_like(y))
     unit = _first_penalty(y, state.weight)
     rows = Rows(x, y, share, pairwise_sum(share), unit, bounds, loss, constant)
-    limit = clip_rounds(rounds)
+    limit = state.steps + clip_rounds(rounds)
 
     def is_unsolved(state):
         # with a small C the gap of 0 is a small share of P, but 0 tells no rows apart
         is_open = (state.residual > tol) | jnp.all(state.best == 0)
         return is_open & (state.idle_steps < PATIENCE)
 
-    def step(carry):
-        k, state = carry
+    def step(state):
         scores = affine(rows.x, state.v, constant)
         point = rows.at(state, scores)
         state = _keep_best(state, point)
@@ -306,19 +303,15 @@ def _minimise(
             is_new=jnp.ones((), bool),
             previous=point.residual,
         )
-        is_step = is_unsolved(state) & ~point.is_minimum
         new = lax.cond(
-            is_step,
+            is_unsolved(state) & ~point.is_minimum,
             lambda: rows.newton_step(state, scores, point),
             lambda: jax.tree.map(lambda a, b: jnp.where(point.is_minimum, a, b), changed, state),
         )
-        return k + 1, new
+        return new._replace(steps=state.steps + 1)
 
-    return lax.while_loop(
-        lambda carry: (carry[0] < limit) & is_unsolved(carry[1]),
-        step,
-        (jnp.zeros((), jnp.int32), rows.begin(state, tol)),
-    )
+    goes_on = lambda state: (state.steps < limit) & is_unsolved(state)
+    return lax.while_loop(goes_on, step, rows.begin(state, tol))
 
 
 def _keep_best(state: AugmentedLagrangianState, point: Point) -> AugmentedLagrangianState:

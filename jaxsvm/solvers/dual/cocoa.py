@@ -147,9 +147,8 @@ class cocoa(AllRowsSolver):
         one_block = on_one_device(lambda *own: self.make_pass(state.f, state.rounds, *own))
         local, measured = jax.vmap(one_block)(state.local, state.order, self.cut(batch))
         loss_sum, live, progress, evals = measured
-        f = jax.tree.map(
-            lambda f, f_j: f + jnp.sum(f_j - f[None], axis=0) / self.blocks, state.f, local.f
-        )
+        mean = lambda f, f_j: f + jnp.sum(f_j - f[None], axis=0) / self.blocks
+        f = jax.tree.map(mean, state.f, local.f)
         info = Info(
             loss=jnp.sum(loss_sum) / jnp.maximum(jnp.sum(live), 1),
             residual=jnp.max(local.residual),

@@ -12,15 +12,14 @@ from jax import lax
 
 from ..._node import between, cast, node, positive
 from ...checks import check_whole
-from ...engines.coordinate_descent import Search, descend, row_at
+from ...engines.coordinate_descent import Search, descend
 from ...engines.linear_dual import (
     MOST_ROUNDS,
     clip_rounds,
-    info_of,
     linear_model,
     parameters_of,
 )
-from ...engines.on_losses import AllRowsSolver
+from ...engines.on_losses import AllRowsSolver, info_of
 from ...losses import crammer_singer as hinge_of_classes
 from ...models import OneVsRest
 from ...numerics import (
@@ -30,6 +29,7 @@ from ...numerics import (
     map_on_cpu,
     packed_by_reference,
     pairwise_sum,
+    row_at,
     sqnorms,
 )
 from ...types import Array, Batch, Info, from_step_0, state_class

@@ -17,11 +17,11 @@ from ...engines.linear_dual import (
     LinearDualSolver,
     clip_rounds,
     clipped,
-    info_of,
     linear_model,
     parameters_of,
     problem_of,
 )
+from ...engines.on_losses import info_of
 from ...models import Linear
 from ...numerics import (
     accum_dtype,

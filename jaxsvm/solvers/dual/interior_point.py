@@ -16,10 +16,10 @@ from ...engines.linear_dual import (
     attach_derivatives,
     check_columns,
     clip_rounds,
-    info_of,
     linear_model,
     parameters_of,
 )
+from ...engines.on_losses import info_of
 from ...implicit import at_bound
 from ...models import Linear
 from ...numerics import accum_dtype, affine, count, in_double, is_traced
@@ -124,10 +124,10 @@ class interior_point(LinearDualSolver):
         given = self.numbers(dtype), state, x, batch.y.astype(dtype)
         (C, tol, most, loss), state, x, y = lax.stop_gradient(given)
         solve = in_double(functools.partial(interior.solve, self.bias))
-        new, steps = solve(dtype, C, tol, clip_rounds(most), loss, state, x, y)
-        new = new._replace(steps=state.steps + steps)
+        new = solve(dtype, C, tol, clip_rounds(most), loss, state, x, y)
         support = count((_snapped(new.best, y, loss) != 0) & (state.weight > 0))
-        return new, info_of(new.loss, new.residual, support, steps.astype(dtype) * y.shape[0])
+        evals = (new.steps - state.steps).astype(dtype) * y.shape[0]
+        return new, info_of(new.loss, new.residual, support, evals)
 
     def model(self, state: InteriorState, data: Batch | None = None) -> Linear:
         w = state.best.w if data is None else self._with_derivatives(state, data)

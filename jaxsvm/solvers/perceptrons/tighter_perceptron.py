@@ -21,9 +21,8 @@ class _fewest_errors(Maintenance):
 
     def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
         wrong = jnp.sign(points.coef)[None, :] * points.scores_without(kernel) <= 0
-        return remove_point(
-            points, points.oldest_of(-jnp.sum(wrong, axis=1, dtype=jnp.int32))
-        ), state
+        errors = jnp.sum(wrong, axis=1, dtype=jnp.int32)
+        return remove_point(points, points.oldest_of(-errors)), state
 
     def evals(self, budget: int) -> int:
         return (budget + 1) ** 2

@@ -186,9 +186,8 @@ def _solve(gram: Array, compensation: Array, weight: Array, lam: Array, rhs: Arr
     0.
     """
     matrix = (gram + compensation) / weight
-    factor = lax.linalg.cholesky(
-        matrix + lam * jnp.eye(matrix.shape[0], dtype=matrix.dtype), symmetrize_input=False
-    )
+    ridge = lam * jnp.eye(matrix.shape[0], dtype=matrix.dtype)
+    factor = lax.linalg.cholesky(matrix + ridge, symmetrize_input=False)
     solution = jax.scipy.linalg.cho_solve((factor, True), rhs)
 
     def by_eigenvalues(_):

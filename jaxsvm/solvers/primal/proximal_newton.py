@@ -13,8 +13,8 @@ from jax import lax
 
 from ..._node import between, cast, node, positive
 from ...checks import check_whole, shown
-from ...engines.coordinate_descent import put_row, row_at, visiting_stride
-from ...engines.on_losses import AllRowsSolver
+from ...engines.coordinate_descent import visiting_stride
+from ...engines.on_losses import AllRowsSolver, info_of
 from ...implicit import linear_solution
 from ...losses import squared_hinge
 from ...models import Linear
@@ -27,6 +27,8 @@ from ...numerics import (
     fast_max,
     map_on_cpu,
     pairwise_sum,
+    put_row,
+    row_at,
     shards,
     split_constant,
     weighted_gram,
@@ -486,14 +488,9 @@ class proximal_newton(AllRowsSolver):
         arrays = cast(self, dtype), x, batch.y.astype(dtype), state
         risk, value, search = map_on_cpu(_run)(*lax.stop_gradient(arrays))
         last = search.point
-        info = Info(
-            loss=risk,
-            residual=last.residual,
-            progress=(value - last.value)[None],
-            index=jnp.full(1, -1, jnp.int32),
-            support=jnp.sum(last.v != 0, dtype=jnp.int32),
-            evals=search.passes.astype(dtype) * batch.y.shape[0],
-        )
+        support = jnp.sum(last.v != 0, dtype=jnp.int32)
+        evals = search.passes.astype(dtype) * batch.y.shape[0]
+        info = info_of(risk, last.residual, support, evals, value - last.value)
         return ProximalNewtonState(last.v, state.weight, state.steps + search.steps), info
 
     def model(self, state: ProximalNewtonState, data: Batch | None = None) -> Linear:

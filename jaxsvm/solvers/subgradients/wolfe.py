@@ -23,7 +23,7 @@ from ...engines.conjugate import (
 )
 from ...engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
 from ...engines.min_norm_point import nearest_point
-from ...engines.on_losses import AllRowsSolver
+from ...engines.on_losses import AllRowsSolver, info_of
 from ...kernels import Kernel, check_rows
 from ...models import Expansion, Linear
 from ...numerics import accum_dtype, count, dot, pairwise_sum
@@ -200,14 +200,8 @@ class wolfe(AllRowsSolver):
         step, trial_step = (jnp.where(significant, a, 0) for a in (step, trial_step))
         new_w, is_recomputed = recompute_values(space, add_scaled(w, step, d), t + 1)
         n, evals_per_row = y.shape[0], 1 if kernel is None else y.shape[0]
-        info = Info(
-            loss=risk,
-            residual=gap / primal,
-            progress=-line.change(step)[None],
-            index=jnp.full(1, -1, jnp.int32),
-            support=count(w.coef != 0),
-            evals=jnp.where(is_recomputed, 2, 1).astype(risk.dtype) * float(n * evals_per_row),
-        )
+        evals = jnp.where(is_recomputed, 2, 1).astype(risk.dtype) * float(n * evals_per_row)
+        info = info_of(risk, gap / primal, count(w.coef != 0), evals, -line.change(step))
         new_trial = add_scaled(new_w, trial_step - step, d)
         return WolfeState(
             new_w, new_trial, line.active(trial_step), subgradients, dual, weight, t + 1, strength
