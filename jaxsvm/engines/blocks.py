@@ -133,10 +133,8 @@ def working_set_step(task: Task, by_blocks: bool, progress: Progress) -> Progres
     # The new coef_W, and grad -= K_.W times its change.
     parts_change = coef - own.coef
     change = parts_change if coef.ndim == 1 else jnp.sum(parts_change, axis=0)
-    sums = state.grad, state.compensation
-    grad, compensation, cache = kernel_cache.subtract(
-        *sums, progress.rows, kernel, task.x, working, change
-    )
+    sums = state.grad, state.compensation, progress.rows
+    grad, compensation, cache = kernel_cache.subtract(*sums, kernel, task.x, working, change)
     if l2 is not None:
         grad = grad.at[working].add(-own.bounds.l2 * change, mode="promise_in_bounds")
     new_coef = state.coef.at[..., working].set(coef, mode="promise_in_bounds")

@@ -26,15 +26,16 @@ Reference: C. Teo, S. Vishwanathan, A. Smola, Q. Le, Bundle methods for regulari
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._node import cast, register
+from .._node import between, cast, node, positive, register
 from ..implicit import without_derivatives
-from ..losses import crammer_singer_loss, hinge_loss
+from ..losses import crammer_singer_loss, hinge, hinge_loss
 from ..models import Linear, OneVsRest
 from ..numerics import (
     affine,
@@ -289,14 +290,16 @@ def info_of(
     return on_losses.info_of(before.risk, residual, support, evals, progress)
 
 
+@node
 class BundleSolver(AllRowsSolver):
     """Cutting planes on all rows; a state holds the point of its model as `best`."""
 
-    lam: float
-    loss: AnyLoss
-    planes: int
-    bias: str
-    classes: int | None
+    lam: float = positive()
+    _: KW_ONLY
+    loss: AnyLoss = hinge
+    planes: int = between(2, default=100)
+    bias: Literal["none", "feature", "free"] = "none"
+    classes: int | None = between(2, default=None)
 
     def check(self) -> None:
         if isinstance(self.loss, crammer_singer_loss) != (self.classes is not None):

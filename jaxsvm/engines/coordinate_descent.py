@@ -109,9 +109,8 @@ def descend(
         known = jnp.isfinite(at.residual)
         first = jnp.where(known, share(at.residual), jnp.maximum(FIRST * jnp.sqrt(tol), LEAST))
         goal = jnp.where(is_first, first * violation, at.goal)
-        visits = at.visits + jnp.where(
-            at.size > 0, jnp.maximum(at.size.astype(dtype) / one_visit, SHORTEST), 0
-        )
+        made = jnp.maximum(at.size.astype(dtype) / one_visit, SHORTEST)
+        visits = at.visits + jnp.where(at.size > 0, made, 0)
         is_met, is_late = violation <= goal, visits >= at.latest
         looks = is_whole & (is_met | ~moved | is_late) | (visits >= most) | (at.size == 0)
         looks |= jnp.isnan(violation)
@@ -212,9 +211,8 @@ def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
         zero, first, (first, row_at(at.coef, first)), at.coef, at.w, at.b,
         jnp.zeros_like(at.order), jnp.zeros((), jnp.int32), (no_gain, no_gain), jnp.zeros((), bool),
     )  # fmt: skip
-    _, _, (row, value), coef, w, b, kept, number, (grows, falls), moved = lax.fori_loop(
-        0, at.size, visit, carry
-    )
+    carry = lax.fori_loop(0, at.size, visit, carry)
+    _, _, (row, value), coef, w, b, kept, number, (grows, falls), moved = carry
     new = at._replace(coef=put_row(coef, row, value), w=w, b=b, grows=grows, falls=falls)
     return new, kept, number, moved
 

@@ -13,16 +13,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._node import cast, register
+from .._node import cast, node, positive, register
 from ..implicit import at_bound, solution
 from ..kernels import Kernel, check_rows, matvec
+from ..losses import hinge
 from ..models import Expansion, expansion
 from ..numerics import (
     accum_dtype,
@@ -125,14 +127,16 @@ class Problem(NamedTuple):
         return residual_of(dual, y, self.C * weight, self.loss, stop, bias, tol)
 
 
+@node
 class QpSolver(AllRowsSolver):
     """A solver of the quadratic program of a kernel machine."""
 
-    C: Any
+    C: float = positive()
     kernel: Kernel
-    loss: Loss
-    bias: Any  # "free" or "none"
-    start: Array | None  # (n,) initial alpha; None: zeros
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["free", "none"] = "free"
+    start: Array | None = None  # (n,) initial alpha; None: zeros
 
     @property
     def qp(self) -> Problem:

@@ -71,9 +71,8 @@ def descent(
     if bias != "none" and bias_step is not None:
         labels: Any = "w", "b"
         step = optax.partition({"w": step, "b": bias_step}, Weights(*labels))
-    return optax.chain(
-        optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None), step
-    )
+    mask = regularised(bias) if bias == "free" else None
+    return optax.chain(optax.add_decayed_weights(lam, mask=mask), step)
 
 
 def violation(grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:

@@ -34,9 +34,8 @@ class Line(NamedTuple):
         """f(w + t d) - f(w) (), summed from differences per row."""
         loss_before = jnp.maximum(1 - self.margin, 0)
         loss_after = jnp.maximum(1 - self.margin - t * self.rate, 0)
-        return self.lam * t * (self.cross + t * self.square / 2) + pairwise_sum(
-            self.share * (loss_after - loss_before)
-        )
+        risk = pairwise_sum(self.share * (loss_after - loss_before))
+        return self.lam * t * (self.cross + t * self.square / 2) + risk
 
     def active(self, t: Array) -> Array:
         """The a (n,) of the right-hand slope at t.
@@ -50,9 +49,8 @@ class Line(NamedTuple):
 
     def slope(self, t: Array) -> Array:
         """The right-hand slope at t, ()."""
-        return self.lam * (self.cross + t * self.square) - pairwise_sum(
-            self.share * self.active(t) * self.rate
-        )
+        rate = pairwise_sum(self.share * self.active(t) * self.rate)
+        return self.lam * (self.cross + t * self.square) - rate
 
 
 def line_of(

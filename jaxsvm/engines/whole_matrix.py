@@ -112,9 +112,8 @@ def solve_matrix(
         uncompensated = dual._replace(grad=centred.grad)
         sums = run.state.sum_error, centred.compensation
         end: Any = solve(gram, uncompensated, sums[0], step_tol, bias, limit, sums[1])
-        new = DualState(
-            end.dual.coef, end.dual.grad, end.compensation, end.sum_error, run.state.weight
-        )
+        ends = end.dual.grad, end.compensation, end.sum_error
+        new = DualState(end.dual.coef, *ends, run.state.weight)
         is_due = (end.steps > 1) | ((end.steps == 1) & end.changed)
         steps = run.steps + end.steps
         return Run(shift_grad(new, shift), steps, idle, residual.value, is_due)

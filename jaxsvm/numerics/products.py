@@ -172,9 +172,8 @@ def above_rounding(distance: Array, total: Array, columns: int) -> Array:
 
     Where the sum is not finite they are unchanged: a NaN must not become 0.
     """
-    return jnp.where(
-        (distance > rounding(columns, distance.dtype) * total) | ~(total < jnp.inf), distance, 0
-    )
+    is_above = distance > rounding(columns, distance.dtype) * total
+    return jnp.where(is_above | ~(total < jnp.inf), distance, 0)
 
 
 def sqnorms(x: Array | SparseRows) -> Array:

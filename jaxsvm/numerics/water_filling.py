@@ -269,9 +269,8 @@ def _solve_level(
     # From a good guess two or three steps suffice. Otherwise solve from the top, in a loop of at
     # most one round: under `vmap` a `cond` would solve every level again.
     first = (guess, *_step(ground, volume, w, guess), jnp.zeros((), jnp.int32))
-    *solved, _, _ = outcome = lax.while_loop(
-        lambda carry: is_unsolved(carry) & (carry[-1] < FEW), refine, first
-    )
+    goes_on = lambda carry: is_unsolved(carry) & (carry[-1] < FEW)
+    *solved, _, _ = outcome = lax.while_loop(goes_on, refine, first)
     from_top = lambda carry: (jnp.zeros((), bool), *_newton_from_top(ground, volume, w))
     return lax.while_loop(lambda carry: carry[0], from_top, (is_unsolved(outcome), *solved))[1:]
 

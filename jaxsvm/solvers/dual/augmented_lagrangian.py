@@ -293,7 +293,17 @@ def _minimise(
     def step(state):
         scores = affine(rows.x, state.v, constant)
         point = rows.at(state, scores)
-        state = _keep_best(state, point)
+        is_better = point.residual < state.residual
+        idle_steps = jnp.where(point.residual < 0.99 * state.residual, 0, state.idle_steps + 1)
+        idle_steps = jnp.where(jnp.isfinite(point.residual), idle_steps, PATIENCE)
+        keep = lambda new, old: jnp.where(is_better, new, old)
+        state = state._replace(
+            best=keep(state.v, state.best),
+            coef=keep(point.coef, state.coef),
+            loss=keep(point.loss, state.loss),
+            residual=keep(point.residual, state.residual),
+            idle_steps=idle_steps.astype(jnp.int32),
+        )
         is_slow = point.residual > SLOW * state.previous
         most = rows.unit * jnp.where(is_slow, MOST_PENALTY, USUAL_PENALTY)
         grown = jnp.minimum(GROWTH * state.penalty, most)
@@ -312,18 +322,3 @@ def _minimise(
 
     goes_on = lambda state: (state.steps < limit) & is_unsolved(state)
     return lax.while_loop(goes_on, step, rows.begin(state, tol))
-
-
-def _keep_best(state: AugmentedLagrangianState, point: Point) -> AugmentedLagrangianState:
-    """The state with the point as its best one, where that has a smaller residual."""
-    is_better = point.residual < state.residual
-    idle_steps = jnp.where(point.residual < 0.99 * state.residual, 0, state.idle_steps + 1)
-    idle_steps = jnp.where(jnp.isfinite(point.residual), idle_steps, PATIENCE)
-    keep = lambda new, old: jnp.where(is_better, new, old)
-    return state._replace(
-        best=keep(state.v, state.best),
-        coef=keep(point.coef, state.coef),
-        loss=keep(point.loss, state.loss),
-        residual=keep(point.residual, state.residual),
-        idle_steps=idle_steps.astype(jnp.int32),
-    )

@@ -12,10 +12,8 @@ from ..._node import between, cast, node, positive
 from ...engines import blocks
 from ...engines.blocks import DecompositionState
 from ...engines.dual_qp import QpSolver, build_model, init_state, step_info
-from ...kernels import Kernel
-from ...losses import hinge
 from ...models import Expansion
-from ...types import Array, Batch, Info, Loss
+from ...types import Array, Batch, Info
 
 
 @node
@@ -93,17 +91,12 @@ class decomposition(QpSolver):
         6, 2005.
     """
 
-    C: float = positive()
-    kernel: Kernel
     _: KW_ONLY
-    loss: Loss = hinge
-    bias: Literal["free", "none"] = "free"
     tol: float | None = positive(default=None)
     stop: Literal["kkt", "gap"] = "kkt"
     working_set: int | None = None
     memory: int | None = between(0, 2**62, default=None)
     rounds: float = 2000.0
-    start: Array | None = None
 
     usual_tol = 1e-3
 

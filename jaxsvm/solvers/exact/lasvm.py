@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +18,10 @@ from ...engines.dual_qp import (
     shift_grad,
     step_info,
 )
-from ...kernels import Kernel
-from ...losses import hinge
 from ...models import Expansion
 from ...numerics import rounding_of_sums, top_k_index
 from ...samplers import epochs
-from ...types import Array, Batch, Info, Loss
+from ...types import Array, Batch, Info
 from .online_smo import LasvmState, make_visits
 
 SEEDS = 5  # initial rows of each class, as in the authors' program; twice as many for real targets
@@ -104,15 +101,10 @@ class lasvm(QpSolver):
         active learning, JMLR 6, 2005, section 3, https://www.jmlr.org/papers/v6/bordes05a.html.
     """
 
-    C: float = positive()
-    kernel: Kernel
     _: KW_ONLY
-    loss: Loss = hinge
-    bias: Literal["free", "none"] = "free"
     passes: int = between(1, default=1)
     tol: float | None = positive(default=None)
     memory: int | None = between(0, 2**62, default=None)
-    start: Array | None = None
 
     usual_tol = math.nan
     sampler = epochs(VISITS)

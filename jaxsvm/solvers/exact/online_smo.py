@@ -210,9 +210,8 @@ def _rows_to_change(visits: Visits, progress: Progress, dual: Dual, candidate: C
         if visits.bias != "free":
             return row, row
         up, down = candidate.gain_up, candidate.gain_down
-        i, j, max_up, min_down, _ = most_violating(
-            restrict(dual, progress.state.in_set), visits.bias, up, down
-        )
+        on_set = restrict(dual, progress.state.in_set)
+        i, j, max_up, min_down, _ = most_violating(on_set, visits.bias, up, down)
         is_upper = up - min_down >= max_up - down
         return jnp.where(is_upper, row, i), jnp.where(is_upper, j, row)
 
@@ -236,9 +235,8 @@ def _cache_rows(visits: Visits, progress: Progress, dual: Dual, step: Step) -> k
             lambda: _next_rows(visits, progress, dual, index, wanted),
             lambda: (jnp.zeros(PRODUCT, jnp.int32), jnp.zeros(PRODUCT, bool)),
         )
-    compute = lambda _, rows: kernel_cache.ensure_rows(
-        rows, visits.kernel, visits.x, index, wanted, size
-    )
+    how = visits.kernel, visits.x, index, wanted, size
+    compute = lambda _, rows: kernel_cache.ensure_rows(rows, *how)
     # a loop of one round or none, which, other than a branch, copies no cache
     return lax.fori_loop(0, missing.astype(jnp.int32), compute, progress.rows)
 
@@ -283,23 +281,18 @@ def _change_coef(
 ) -> DualState:
     """The state after a step, from the kernel rows that it reads."""
     width, index, moves = visits.width, step.rows, step.moves
-    kernel_rows = [
-        index_row(rows.value, jnp.maximum(index_row(rows.slot, index[u]), 0)) for u in range(width)
-    ]
+    slot_of = lambda i: jnp.maximum(index_row(rows.slot, i), 0)
+    kernel_rows = [index_row(rows.value, slot_of(index[u])) for u in range(width)]
     gram = jnp.diag(step.dual.diag)
     if width == 2:
         product = jnp.where(moves, index_row(kernel_rows[0], index[1]), 0)
         gram = gram + product * (1 - jnp.eye(2, dtype=gram.dtype))
     new, sum_error, _ = STEPS[visits.bias](lambda u: index_row(gram, u), step.dual, state.sum_error)
     change = jnp.where(moves, new.coef - step.dual.coef, 0)
-    grad_change = -sum(
-        change[u] * add_l2(kernel_rows[u], visits.dual, index[u]) for u in range(width)
-    )
-    grad, compensation = two_sum(
-        state.grad,
-        state.compensation,
-        jnp.where(moves, grad_change, jnp.zeros_like(grad_change)),
-    )
+    row = lambda u: add_l2(kernel_rows[u], visits.dual, index[u])
+    grad_change = -sum(change[u] * row(u) for u in range(width))
+    grad_change = jnp.where(moves, grad_change, jnp.zeros_like(grad_change))
+    grad, compensation = two_sum(state.grad, state.compensation, grad_change)
     coef = state.coef
     for u in range(width):
         new_coef = step.dual.coef[u] + change[u]
@@ -347,9 +340,8 @@ def _count_visit(visits: Visits, state: LasvmState, row: Array, online: Array) -
 
 def rows_of(dual: Dual, index: Array) -> Dual:
     """The dual of the rows `index` (q,)."""
-    return jax.tree.map(
-        lambda a: jnp.stack([index_row(a, index[u]) for u in range(index.shape[0])]), dual
-    )
+    rows = lambda a: jnp.stack([index_row(a, index[u]) for u in range(index.shape[0])])
+    return jax.tree.map(rows, dual)
 
 
 def restrict(dual: Dual, rows: Array) -> Dual:
@@ -360,12 +352,8 @@ def restrict(dual: Dual, rows: Array) -> Dual:
     Reference: A. Bordes et al., JMLR 6, 2005, section 3, where the search for a pair goes over S
         alone.
     """
-    bound_or_coef = lambda bound: jnp.where(rows, bound, dual.coef)
-    return dual._replace(
-        bounds=dual.bounds._replace(
-            low=bound_or_coef(dual.bounds.low), high=bound_or_coef(dual.bounds.high)
-        )
-    )
+    low, high = (jnp.where(rows, bound, dual.coef) for bound in dual.bounds[:2])
+    return dual._replace(bounds=dual.bounds._replace(low=low, high=high))
 
 
 def most_violating(

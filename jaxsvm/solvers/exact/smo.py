@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-from typing import Literal
-
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import cast, node, positive
+from ..._node import cast, node
 from ...engines.dual_qp import (
     DualState,
     QpSolver,
@@ -20,12 +17,10 @@ from ...engines.dual_qp import (
     step_info,
 )
 from ...engines.smo_step import STEPS
-from ...kernels import Kernel
-from ...losses import hinge
 from ...models import Expansion
 from ...numerics import rounding_of_sums, two_sum
 from ...samplers import uniform
-from ...types import Array, Batch, Info, Loss
+from ...types import Array, Batch, Info
 
 
 @node
@@ -74,13 +69,6 @@ class smo(QpSolver):
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order
         information, JMLR 6, 2005, algorithm 2 and WSS 3.
     """
-
-    C: float = positive()
-    kernel: Kernel
-    _: KW_ONLY
-    loss: Loss = hinge
-    bias: Literal["free", "none"] = "free"
-    start: Array | None = None
 
     sampler = uniform()
 

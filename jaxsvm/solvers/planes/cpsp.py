@@ -134,9 +134,8 @@ class cpsp(AllRowsSolver):
     def init(self, key: Array, data: Batch) -> CpspState:
         (n, d), m, dtype = data.x.shape, self.points, accum_dtype(data.x)
         none = jnp.zeros((), jnp.int32)
-        basis = Basis(
-            jnp.zeros((m, d), dtype), jnp.eye(m, dtype=dtype), jnp.zeros((m, n), dtype), none
-        )
+        points, features = jnp.zeros((m, d), dtype), jnp.zeros((m, n), dtype)
+        basis = Basis(points, jnp.eye(m, dtype=dtype), features, none)
         weight = data.weight.astype(dtype)
         zero = self.problem(basis, data, weight).at(jnp.zeros(m, dtype))
         bundle, infinite = no_planes(self.planes, m, dtype, n), jnp.full((), jnp.inf, dtype)
@@ -164,9 +163,8 @@ def _advance(solver: cpsp, state: CpspState, batch: Batch) -> tuple[CpspState, I
     is_due = (state.rounds >= ROUNDS) | (state.gap <= TOL) | (state.basis.size == 0)
     is_due = is_due & (state.basis.size < most)
     stay = lambda _, state, batch: (state, jnp.zeros((), jnp.int32))
-    (basis, best, model, bundle, weight, key, _, rounds), passes = lax.cond(
-        is_due, _grow, stay, solver, state, batch
-    )
+    state, passes = lax.cond(is_due, _grow, stay, solver, state, batch)
+    basis, best, model, bundle, weight, key, _, rounds = state
     problem = solver.problem(basis, batch, weight)
     between = (1 - MIX) * best.response + MIX * model.response
     bundle, minimiser = add_plane(problem.lam, bundle, *problem.plane(between))
@@ -254,9 +252,8 @@ def _fixed_point(residual: Callable, b: Array) -> tuple[Array, Array]:
         is_better = new_value * new_value > value * value
         is_last = new_value * new_value <= (1 + least_gain) * value * value
         done = jnp.where(is_better, is_last | ~is_sure, scale <= 2.0**-HALVINGS)
-        new = jax.tree.map(
-            lambda new, old: jnp.where(is_better, new, old), (at, new_value, new_target), old
-        )
+        keep = lambda new, old: jnp.where(is_better, new, old)
+        new = jax.tree.map(keep, (at, new_value, new_target), old)
         return k + 1, new, jnp.where(is_better, 1, scale / 2), done
 
     value, target, is_sure = residual(b)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import between, cast, node, positive, register
+from ..._node import cast, node, positive, register
 from ...checks import number
 from ...engines.bundle import (
     BundleSolver,
@@ -22,9 +22,8 @@ from ...engines.bundle import (
 )
 from ...engines.conjugate import REFRESH
 from ...implicit import without_derivatives
-from ...losses import hinge
 from ...numerics import accum_dtype, any_under_vmap
-from ...types import AnyLoss, Array, Batch, Info
+from ...types import Array, Batch, Info
 
 
 @register("OcasState")
@@ -88,13 +87,8 @@ class ocas(BundleSolver):
         regularized risk minimization, JMLR 11, 2010.
     """
 
-    lam: float = positive()
     _: KW_ONLY
-    loss: AnyLoss = hinge
     mix: float = positive(default=0.1)
-    planes: int = between(2, default=100)
-    bias: Literal["none", "feature", "free"] = "none"
-    classes: int | None = between(2, default=None)
 
     def check(self) -> None:
         if (number("mix", self.mix) or 0) > 1:

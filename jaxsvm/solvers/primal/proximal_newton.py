@@ -227,9 +227,8 @@ def _solve_by_gram(objective: Objective, point: Point, damping: Array) -> tuple[
     def sweep(carry):
         v, rate, sweeps, _ = carry
         v, rate = lax.fori_loop(0, SWEEPS * size, visit, (v, rate))
-        v, rate, *_ = lax.while_loop(
-            lambda carry: carry[-1] & (carry[-2] < size), on_support, (v, rate, zero, zero == 0)
-        )
+        goes_on = lambda carry: carry[-1] & (carry[-2] < size)
+        v, rate, *_ = lax.while_loop(goes_on, on_support, (v, rate, zero, zero == 0))
         return v, rate, sweeps + SWEEPS, fast_max(objective.violation(v, rate))
 
     start = v, point.grad, zero, jnp.full((), jnp.inf, v.dtype)
@@ -253,9 +252,8 @@ def _solve_by_columns(objective: Objective, point: Point, damping: Array) -> tup
     order, number = listed((v != 0) | ((outside >= cut) & (outside > 0)))  # with all ties
     root, is_sparse = jnp.sqrt(point.curvature), isinstance(x.transposed, SparseRows)
     dot_column, add_column, square = x.scaled_loops(root, order, number)
-    curvature = lax.fori_loop(
-        0, number, lambda k, h: h.at[order[k]].set(square(order[k])), jnp.zeros_like(v)
-    )
+    put = lambda k, h: h.at[order[k]].set(square(order[k]))
+    curvature = lax.fori_loop(0, number, put, jnp.zeros_like(v))
     ridge = _ridge_of(curvature, point, objective.l2, damping)
     goal = GOAL_COLUMNS * fast_max(violation)
     count = number.astype(jnp.uint32)

@@ -203,9 +203,8 @@ class wolfe(AllRowsSolver):
         evals = jnp.where(is_recomputed, 2, 1).astype(risk.dtype) * float(n * evals_per_row)
         info = info_of(risk, gap / primal, count(w.coef != 0), evals, -line.change(step))
         new_trial = add_scaled(new_w, trial_step - step, d)
-        return WolfeState(
-            new_w, new_trial, line.active(trial_step), subgradients, dual, weight, t + 1, strength
-        ), info
+        rest = subgradients, dual, weight, t + 1, strength
+        return WolfeState(new_w, new_trial, line.active(trial_step), *rest), info
 
     def search(self, line: Line) -> tuple[Array, Array]:
         """The step t along -h, and the step to the trial point."""
