@@ -230,7 +230,8 @@ class Node:
     def __repr__(self) -> str:
         by_name = False
         parts: list[str] = []
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        for field in sorted(fields, key=lambda field: field.kw_only is True):
             text = show(vars(self)[field.name])
             if text == show(field.default):
                 by_name = True
@@ -270,7 +271,7 @@ def _admitted(field: dataclasses.Field, hint: tuple, value: Any) -> Any:
     if "range" in field.metadata:
         least, most, _ = field.metadata["range"]
         if int in hint:
-            return integer(name, value, least, int(min(most, MOST_COUNT)))
+            return integer(name, value, least, MOST_COUNT if most == np.inf else most)
         _check_range(name, value, *field.metadata["range"])
     words = [typing.get_args(h) for h in hint if typing.get_origin(h) is typing.Literal]
     choices = sum(words, ())

@@ -8,23 +8,16 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from . import solvers
 from ._node import node, positive
 from .checks import check_choice, shown
 from .engines.linear_dual import COLUMNS
+from .engines.on_losses import AllRowsSolver
 from .kernels import Kernel
-from .losses import hinge, squared_hinge
+from .losses import hinge
 from .models import OneVsRest
 from .numerics import packed_by_reference
-from .samplers import whole
-from .solvers import (
-    augmented_lagrangian,
-    decomposition,
-    dual_descent,
-    interior_point,
-    newton,
-    proximal_newton,
-    sdca,
-)
+from .solvers import decomposition, newton, proximal_newton, sdca
 from .types import Array, Batch, Info, Loss, Model, Solver, SparseRows, State, Wrapper
 from .wrappers.multiclass import one_vs_rest
 from .wrappers.problems import stack_models
@@ -34,12 +27,11 @@ MOST_COLUMNS = 512  # of rows for which a step of the interior point method is c
 MANY = 5000  # rows from which on augmented_lagrangian is faster than interior_point
 MOST_DENSE = 2**26  # numbers of sparse rows that are made dense
 ROUNDS = 1000  # steps of one update, at most
-TOL = 1e-4  # relative duality gap
 MOST_EIGENVECTORS = 2048  # columns for which they are worked out once for all runs of a grid
 
 
 @node
-class linear_svm(Solver):
+class linear_svm(AllRowsSolver):
     """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by the fastest method.
 
     The loss and the shape of the rows decide, and `result.status` says which it was:
@@ -84,8 +76,7 @@ class linear_svm(Solver):
     bias: Literal["feature", "free", "none"] = "feature"
     tol: float | None = positive(default=None)
 
-    needs_all_rows = True
-    sampler = whole()
+    usual_tol = 1e-4  # of the relative duality gap
 
     def check(self) -> None:
         if self.loss.curvature is None and self.loss.quadratic is None:
@@ -93,14 +84,6 @@ class linear_svm(Solver):
                 "linear_svm takes losses with a curvature or a quadratic dual, such as "
                 f"losses.squared_hinge and hinge, got {shown(self.loss)}: take ocas or sdca"
             )
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
-
-    @property
-    def iterates_to(self) -> Any:
-        return TOL if self.tol is None else self.tol
 
     def method(self, name: str) -> Any:
         """The solver of that name."""
@@ -225,74 +208,22 @@ def linear_solver(
     how |= {"tol": tol, "rounds": float(steps)}
     if name == "newton":
         return newton_by_C(C, system=system, **how)
-    factory = {
-        "augmented_lagrangian": augmented_lagrangian,
-        "interior_point": interior_point,
-        "dual_descent": dual_descent,
-    }[name]
-    return factory(C, **how)
-
-
-class ByC(Solver):
-    """A solver with lam = 1 / (C times the sum of the weights of the rows)."""
-
-    C: float
-    loss: Loss
-    tol: float | None
-
-    needs_all_rows = True
-    sampler = whole()
-
-    def of_lam(self, lam: Any) -> Solver:
-        """The solver of that lam."""
-        raise NotImplementedError
-
-    def of_rows(self, weight: Array) -> Solver:
-        """The solver of rows of these weights."""
-        return self.of_lam(1 / (self.C * jnp.sum(weight)).astype(weight.dtype))
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
-
-    @property
-    def iterates_to(self) -> Any:
-        return self.of_lam(1.0).iterates_to
-
-    def init(self, key: Array, data: Batch) -> State:
-        return self.of_lam(1.0).init(key, data)
-
-    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
-        return self.of_rows(state.weight).update(state, batch)
-
-    def model(self, state: State, data: Batch | None = None) -> Model:
-        # the weights of the data have derivatives, those of the state have none
-        return self.of_rows((state if data is None else data).weight).model(state, data)
-
-    def layout(self, data: Batch) -> Batch:
-        return self.of_lam(1.0).layout(data)
+    return getattr(solvers, name)(C, **how)
 
 
 @node
-class newton_by_C(ByC):
-    """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by `newton`.
+class by_C(Wrapper):
+    """A solver of lam/2 |w|^2 + mean loss with lam = 1 / (C times the sum of the weights of rows).
 
-    lam is 1 / (C times the sum of the weights) of the rows that `init` is given. So runs on other
-    rows, such as those outside of a fold, have the same C.
+    The weights are those that `init` is given. So runs on other rows, such as those outside of a
+    fold, have the same C.
 
     Args:
         C: weight of one row's loss, > 0.
-        loss: as of `newton`.
-        bias: as of `newton`.
-        system: as of `newton`.
-        tol: as of `newton`.
-        rounds: as of `newton`.
+        inner: `newton` or `proximal_newton`, whose lam is not read.
 
     Returns:
-        A solver with the state, model and residual of `newton`.
-
-    Raises:
-        ValueError: as `newton`.
+        A solver with the state, model and residual of `inner`.
 
     Example:
         >>> import jax, jaxsvm
@@ -303,40 +234,34 @@ class newton_by_C(ByC):
     """
 
     C: float = positive()
-    _: KW_ONLY
-    loss: Loss = squared_hinge
-    bias: str = "none"
-    system: str | None = None
-    tol: float | None = None
-    rounds: float = 100.0
+    inner: Solver
 
-    def check(self) -> None:
-        self.of_lam(1.0)
+    def of_rows(self, weight: Array) -> Solver:
+        """The solver of rows of these weights."""
+        return self.inner.replace(lam=1 / (self.C * jnp.sum(weight)).astype(weight.dtype))
 
-    def of_lam(self, lam: Any) -> Solver:
-        options = {name: value for name, value in vars(self).items() if name != "C"}
-        return newton(lam, **options)
+    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
+        return self.of_rows(state.weight).update(state, batch)
+
+    def model(self, state: State, data: Batch | None = None) -> Model:
+        # the weights of the data have derivatives, those of the state have none
+        return self.of_rows((state if data is None else data).weight).model(state, data)
 
 
-@node
-class proximal_newton_by_C(ByC):
+def newton_by_C(C: Any, **options: Any) -> by_C:
+    """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by `newton`, of those options.
+
+    Example:
+        >>> newton_by_C(0.25, bias="feature").inner.bias
+        'feature'
+    """
+    return by_C(C, newton(1.0, **options))
+
+
+def proximal_newton_by_C(C: Any, **options: Any) -> by_C:
     """Minimise r |w|_1 + (1-r)/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i), r = l1_ratio.
 
     It is `proximal_newton` as `newton_by_C` is `newton`.
-
-    Args:
-        C: weight of one row's loss, > 0.
-        l1_ratio: as of `proximal_newton`.
-        loss: as of `proximal_newton`.
-        bias: as of `proximal_newton`.
-        tol: as of `proximal_newton`.
-        rounds: as of `proximal_newton`.
-
-    Returns:
-        A solver with the state, model and residual of `proximal_newton`.
-
-    Raises:
-        ValueError: as `proximal_newton`.
 
     Example:
         >>> import jax, jaxsvm
@@ -345,21 +270,7 @@ class proximal_newton_by_C(ByC):
         >>> result.model.w.tolist()
         [0.5]
     """
-
-    C: float = positive()
-    _: KW_ONLY
-    l1_ratio: float = 1.0
-    loss: Loss = squared_hinge
-    bias: str = "none"
-    tol: float | None = None
-    rounds: float = 100.0
-
-    def check(self) -> None:
-        self.of_lam(1.0)
-
-    def of_lam(self, lam: Any) -> Solver:
-        options = {name: value for name, value in vars(self).items() if name != "C"}
-        return proximal_newton(lam, **options)
+    return by_C(C, proximal_newton(1.0, **options))
 
 
 @node

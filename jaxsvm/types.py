@@ -330,6 +330,22 @@ class Solver(Node):
         return data
 
 
+def state_class(name: str, **says: Any) -> Callable:
+    """A decorator: register the class of a state, with the attributes that `Solver` lists."""
+
+    def decorate(cls: type) -> type:
+        for key, value in says.items():
+            setattr(cls, key, value)
+        return register(name, cls)
+
+    return decorate
+
+
+def from_step_0(state: Any) -> Any:
+    """The `restart` of a state whose `steps` are all that is of the run."""
+    return state._replace(steps=jnp.zeros_like(state.steps))
+
+
 class Wrapper(Solver):
     """A solver with another solver inside, to which it leaves what it does not change."""
 

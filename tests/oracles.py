@@ -25,3 +25,14 @@ def assert_same_bits(found: Any, wanted: Any) -> None:
         if jnp.issubdtype(want.dtype, jax.dtypes.prng_key):
             have, want = jax.random.key_data(have), jax.random.key_data(want)
         assert have.dtype == want.dtype and np.asarray(have).tobytes() == np.asarray(want).tobytes()
+
+
+def with_ones(x: np.ndarray, bias: str) -> np.ndarray:
+    """The rows, with the constant feature where there is a bias."""
+    return x if bias == "none" else np.c_[x, np.ones(len(x))]
+
+
+def weights_of(model: Any, bias: str) -> np.ndarray:
+    """The weights of a linear model in float64, with that of the constant feature last."""
+    w = np.asarray(model.w, np.float64)
+    return w if bias == "none" else np.append(w, float(model.b))

@@ -10,12 +10,4 @@ from .merging import merge as merge
 from .projection import project as project
 from .removal import remove as remove
 
-__all__ = [
-    "Change",
-    "Maintenance",
-    "Points",
-    "merge",
-    "project",
-    "remove",
-    "remove_point",
-]
+__all__ = ["Change", "Maintenance", "Points", "merge", "project", "remove", "remove_point"]

@@ -51,9 +51,8 @@ class Points(NamedTuple):
 
         In a tie it is the oldest point's.
         """
-        return argmax_value(
-            jnp.where(worth == fast_max(worth), -self.birth, jnp.iinfo(jnp.int32).min)
-        )[0]
+        is_best = worth == fast_max(worth)
+        return argmax_value(jnp.where(is_best, -self.birth, jnp.iinfo(jnp.int32).min))[0]
 
     @property
     def oldest(self) -> Array:
@@ -62,16 +61,14 @@ class Points(NamedTuple):
 
     def at(self, i: Array) -> Array:
         """The point at place i, (d,)."""
-        return jnp.where(
-            i < self.budget, index_row(self.x, jnp.minimum(i, self.budget - 1)), self.row
-        )
+        stored = index_row(self.x, jnp.minimum(i, self.budget - 1))
+        return jnp.where(i < self.budget, stored, self.row)
 
     def values_of(self, kernel: Kernel, i: Array) -> Array:
         """The values k(x_j, x_i), (m + 1,)."""
         stored = kernel.values(self.at(i)[None], self.x, self.sqnorm)[0]
-        return jnp.where(
-            i < self.budget, jnp.append(stored, index_row(self.values, i)), self.values
-        )
+        of_stored = jnp.append(stored, index_row(self.values, i))
+        return jnp.where(i < self.budget, of_stored, self.values)
 
     def gram(self, kernel: Kernel) -> Array:
         """The kernel among all points (m + 1, m + 1).
@@ -79,11 +76,8 @@ class Points(NamedTuple):
         Rows and columns of empty places are those of the identity.
         """
         rows, live = jnp.concatenate([self.x, self.row[None]]), self.live
-        return jnp.where(
-            live[:, None] & live[None, :],
-            kernel(rows, rows),
-            jnp.eye(live.shape[0], dtype=self.coef.dtype),
-        )
+        identity = jnp.eye(live.shape[0], dtype=self.coef.dtype)
+        return jnp.where(live[:, None] & live[None, :], kernel(rows, rows), identity)
 
     def scores_without(self, kernel: Kernel) -> Array:
         """The scores without point r (rows) at each point j (columns), (m + 1, m + 1).

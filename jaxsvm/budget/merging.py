@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import KW_ONLY
 from typing import Any, Literal, NamedTuple
 
@@ -12,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._node import node
-from ..checks import integer
+from .._node import between, node
 from ..kernels import Kernel
 from ..numerics import argmax_value, dot, golden_section, hash32, index_row, multiply_high
 from ..types import Array
@@ -76,12 +74,8 @@ class merge(Maintenance):
     """
 
     _: KW_ONLY
-    partners: int | None = None
+    partners: int | None = between(1, default=None)
     search: Literal["lookup", "golden"] = "lookup"
-
-    def check(self) -> None:
-        if self.partners is not None:
-            integer("partners", self.partners, 1, note=", or None for all")
 
     @jax.named_scope("merge")
     def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
@@ -146,20 +140,16 @@ def _smallest(points: Points) -> tuple[Array, _Side]:
     """
     m, zero = points.budget, jnp.zeros((), jnp.int32)
     place, new_positive = lax.iota(jnp.int32, m + 1), points.coef[m] > 0
-    front, back = (
-        points.front + new_positive.astype(jnp.int32),
-        points.back + (~new_positive).astype(jnp.int32),
-    )
+    front = points.front + new_positive.astype(jnp.int32)
+    back = points.back + (~new_positive).astype(jnp.int32)
     in_front = jnp.where(place < m, place < points.front, new_positive)
     # Of three points two share a sign. A point of coefficient 0 needs no partner: its share is 0
     # and the partner is unchanged.
     has_partner = (jnp.where(in_front, front, back) > 1) | (points.coef == 0)
     i = points.oldest_of(jnp.where(has_partner, -jnp.abs(points.coef), -jnp.inf))
     side = index_row(in_front, i)
-    select: Callable = functools.partial(jnp.where, side)
-    return i, _Side(
-        select(zero, m - points.back), select(points.front, points.back), select(front, back)
-    )
+    pairs = (zero, m - points.back), (points.front, points.back), (front, back)
+    return i, _Side(*(jnp.where(side, *pair) for pair in pairs))
 
 
 def all_partners(points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
@@ -175,15 +165,15 @@ def sample_partners(partners: int, points: Points, i: Array, side: _Side) -> tup
     There is one place per stratum.
     """
     k, others = lax.iota(jnp.int32, partners), side.count - 1
-    random_below = lambda bits, below: multiply_high(bits, below.astype(jnp.uint32)).astype(
-        jnp.int32
-    )
+
+    def random_below(bits, below):
+        return multiply_high(bits, below.astype(jnp.uint32)).astype(jnp.int32)
+
     first, last = k * others // partners, (k + 1) * others // partners
     rank = first + random_below(hash32(hash32(k.astype(jnp.uint32)) ^ points.bits), last - first)
     # Strata differ in size by one: a random rotation makes every point equally likely.
-    rank = (rank + random_below(hash32(points.bits + jnp.uint32(1)), others)) % jnp.maximum(
-        others, 1
-    )
+    rotation = random_below(hash32(points.bits + jnp.uint32(1)), others)
+    rank = (rank + rotation) % jnp.maximum(others, 1)
     rank = jnp.where(others > partners, rank, jnp.minimum(k, others - 1))
     rank_of_i = jnp.where(i < points.budget, i - side.first, side.stored)
     rank = rank + (rank >= rank_of_i).astype(jnp.int32)
@@ -224,14 +214,10 @@ def merge_position(share: Array, length: Array, steps: int, polish: int = 0) -> 
     h = golden_section(s, jnp.zeros_like(length), jnp.ones_like(length), steps)
 
     def newton(_, h):
-        part_i, part_j = (
-            share * jnp.exp(-length * (1 - h) ** 2),
-            (1 - share) * jnp.exp(-length * h * h),
-        )
-        slope, curve = (
-            part_i * (1 - h) - part_j * h,
-            part_j * (1 - 2 * length * h * h) + part_i * (1 - 2 * length * (1 - h) ** 2),
-        )
+        part_i = share * jnp.exp(-length * (1 - h) ** 2)
+        part_j = (1 - share) * jnp.exp(-length * h * h)
+        slope = part_i * (1 - h) - part_j * h
+        curve = part_j * (1 - 2 * length * h * h) + part_i * (1 - 2 * length * (1 - h) ** 2)
         step = slope / jnp.where(curve > 0, curve, 1)
         return jnp.where((curve > 0) & (jnp.abs(step) < 1e-2), jnp.clip(h + step, 0, 1), h)
 
@@ -245,9 +231,8 @@ def merge_position(share: Array, length: Array, steps: int, polish: int = 0) -> 
 def by_search(share: Array, length: Array) -> Array:
     """The change by a merge, |w - w'|^2 / (coef_i + coef_j)^2, by golden section to 0.01."""
     _, best = merge_position(share, length, COARSE)
-    return jnp.maximum(
-        share**2 + (1 - share) ** 2 + 2 * share * (1 - share) * jnp.exp(-length) - best * best, 0
-    )
+    square = share**2 + (1 - share) ** 2 + 2 * share * (1 - share) * jnp.exp(-length)
+    return jnp.maximum(square - best * best, 0)
 
 
 def from_table(share: Array, length: Array) -> Array:

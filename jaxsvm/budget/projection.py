@@ -46,19 +46,16 @@ class project(Maintenance):
         size = gram.shape[0]
         jitter = size * jnp.finfo(gram.dtype).eps * jnp.mean(jnp.diagonal(gram))
         identity = jnp.eye(size, dtype=gram.dtype)
-        inverse = jax.scipy.linalg.cho_solve(
-            (jnp.linalg.cholesky(gram + jitter * identity), True), identity
-        )
+        factor = jnp.linalg.cholesky(gram + jitter * identity)
+        inverse = jax.scipy.linalg.cho_solve((factor, True), identity)
         # Where the factorisation fails, the point is removed without projection.
-        inverse = jnp.where(
-            jnp.all(jnp.isfinite(inverse)), inverse, jnp.diag(1 / jnp.diagonal(gram))
-        )
+        plain = jnp.diag(1 / jnp.diagonal(gram))
+        inverse = jnp.where(jnp.all(jnp.isfinite(inverse)), inverse, plain)
         pivots = jnp.diagonal(inverse)
         removed, _ = argmax_value(-points.coef * points.coef / pivots)
         share = index_row(points.coef, removed) / index_row(pivots, removed)
-        return remove_point(
-            points, removed, points.coef - share * index_row(inverse, removed)
-        ), state
+        coef = points.coef - share * index_row(inverse, removed)
+        return remove_point(points, removed, coef), state
 
     def evals(self, budget: int) -> int:
         return (budget + 1) ** 2  # K among all points is computed at every change

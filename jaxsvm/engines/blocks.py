@@ -1,7 +1,7 @@
 """Decomposition of a dual into blocks of rows, solved one at a time with a cache of kernel rows.
 
 `update` is one update. It solves the whole kernel matrix where rows are few
-(`whole_matrix`); else `solve_all` repeats `working_set_step`: `select_working_set`, then
+(`whole_matrix`); else `make_solver` repeats `working_set_step`: `select_working_set`, then
 `smo_step.solve` or, for sets of over 512 rows, `solve_by_blocks`, then `kernel_cache.subtract`.
 """
 
@@ -15,11 +15,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._node import register
-from ..checks import check_whole, integer
+from ..checks import check_whole
 from ..kernels import holds_precomputed, matvec
 from ..numerics import dot, top_k_index, two_sum
-from ..types import Array, Batch
+from ..types import Array, Batch, state_class
 from . import kernel_cache, whole_matrix
 from .dual_qp import (
     PATIENCE,
@@ -41,7 +40,7 @@ MAX_SET = 8 * BLOCK  # rows of the largest working set that is chosen without an
 MEMORY = 2**29  # bytes of cached kernel rows, without an argument
 
 
-@register("DecompositionState")
+@state_class("DecompositionState", method="decomposition", ignores_padding=True)
 class DecompositionState(NamedTuple):
     """The dual, and the last working set, half of which stays in the next one."""
 
@@ -49,23 +48,12 @@ class DecompositionState(NamedTuple):
     working: Array  # (q,)  int32, rows; the newest, or by blocks the free ones, come first
     residual: Array  # ()   of these coefficients, as `stop` defines it; inf before the first update
 
-    @property
-    def ignores_padding(self) -> bool:
-        """True: an update on rows of weight 0 changes no coefficient, which multiclass uses."""
-        return True
-
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return "decomposition"
-
 
 class Task(NamedTuple):
     """What is constant during one update."""
 
     qp: Any  # Problem, or `nu_qp.NuProblem`
     tol: Array  # ()  the residual to stop at
-    rounds: Array  # ()  int32, maximum number of blocks
     x: Array  # (n, d)  all rows
     y: Array  # (n,)
     dual: Dual  # its bounds and curvature
@@ -145,18 +133,12 @@ def working_set_step(task: Task, by_blocks: bool, progress: Progress) -> Progres
     # The new coef_W, and grad -= K_.W times its change.
     parts_change = coef - own.coef
     change = parts_change if coef.ndim == 1 else jnp.sum(parts_change, axis=0)
-    sums = state.grad, state.compensation
-    grad, compensation, cache = kernel_cache.subtract(
-        *sums, progress.rows, kernel, task.x, working, change
-    )
+    sums = state.grad, state.compensation, progress.rows
+    grad, compensation, cache = kernel_cache.subtract(*sums, kernel, task.x, working, change)
     if l2 is not None:
         grad = grad.at[working].add(-own.bounds.l2 * change, mode="promise_in_bounds")
-    state = state._replace(
-        coef=state.coef.at[..., working].set(coef, mode="promise_in_bounds"),
-        grad=grad,
-        compensation=compensation,
-        sum_error=sum_error,
-    )
+    new_coef = state.coef.at[..., working].set(coef, mode="promise_in_bounds")
+    state = DualState(new_coef, grad, compensation, sum_error, state.weight)
     if by_blocks:  # free rows first: they change in the next working set too
         free = (coef > own.bounds.low) & (coef < own.bounds.high)
         free = free if free.ndim == 1 else jnp.any(free, axis=0)
@@ -165,23 +147,6 @@ def working_set_step(task: Task, by_blocks: bool, progress: Progress) -> Progres
     idle = count_idle(progress.idle, residual, jnp.any(parts_change != 0))
     new = DecompositionState(state, working, residual.value)
     return Progress(new, residual, cache, idle, progress.rounds + 1)
-
-
-def can_continue(task: Task, row_limit: int, progress: Progress) -> Array:
-    """Whether another working set may improve the coefficients, and no limit is reached, ()."""
-    unfinished = (progress.idle.looks < PATIENCE) & (progress.rounds < task.rounds)
-    return progress.residual.unsolved & unfinished & (progress.rows.n_computed < row_limit)
-
-
-def solve_all(task: Task, row_limit: int, by_blocks: bool, progress: Progress) -> Progress:
-    """Solve working sets to the end."""
-    condition = functools.partial(can_continue, task, row_limit)
-    step = functools.partial(working_set_step, task, by_blocks)
-    state = progress.state
-    dual, shift = centre(task.qp, state.dual, task.dual.at_state(state.dual), task.bias)
-    begin = progress._replace(state=state._replace(dual=dual))
-    end = lax.while_loop(condition, step, begin)
-    return end._replace(state=end.state._replace(dual=shift_grad(end.state.dual, shift)))
 
 
 def update(
@@ -248,14 +213,21 @@ def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
         dual, start_rows = qp.feasible_start(state.dual, functools.partial(matvec, qp.kernel, x, x))
         state = state._replace(dual=dual)
         row_limit = max_rows(n, size, by_blocks) - size  # one more working set may follow
-        task = Task(qp, tol, rounds, x, y, qp.dual(state.dual, x, y), stop, bias)
+        task = Task(qp, tol, x, y, qp.dual(state.dual, x, y), stop, bias)
+
+        def can_continue(at):
+            """Whether another working set may improve the coefficients, and no limit is reached."""
+            unfinished = (at.idle.looks < PATIENCE) & (at.rounds < rounds)
+            return at.residual.unsolved & unfinished & (at.rows.n_computed < row_limit)
 
         def run(state, residual):
             rows = kernel_cache.empty(x, kernel_cache.num_slots(x, memory))
-            zero = jnp.zeros((), jnp.int32)
-            start = Progress(state, residual, rows, never_idle(y.dtype), zero)
-            end = solve_all(task, row_limit, by_blocks and size > BLOCK, start)
-            return end.state, end.rows.n_computed + start_rows
+            dual, shift = centre(qp, state.dual, task.dual.at_state(state.dual), bias)
+            begin = state._replace(dual=dual), residual, rows, never_idle(y.dtype)
+            step = functools.partial(working_set_step, task, by_blocks and size > BLOCK)
+            end = lax.while_loop(can_continue, step, Progress(*begin, jnp.zeros((), jnp.int32)))
+            dual = shift_grad(end.state.dual, shift)
+            return end.state._replace(dual=dual), end.rows.n_computed + start_rows
 
         residual = task.residual(state.dual)
         state = state._replace(residual=residual.value)
@@ -345,19 +317,8 @@ def init_working_set(data: Batch, working_set: int | None) -> Array:
     return jnp.arange(min(working_set, n), dtype=jnp.int32)
 
 
-def check_memory(memory: int | None) -> None:
-    """Raise ValueError for a negative number of bytes."""
-    if memory is not None:
-        integer("memory", memory, 0, 2**62)
-
-
-def check_options(working_set: int | None, memory: int | None, rounds: float) -> None:
-    """Check three arguments of `decomposition`.
-
-    Raises:
-        ValueError: one of the arguments is not what `decomposition` takes.
-    """
+def check_options(working_set: int | None, rounds: float) -> None:
+    """Raise ValueError for a working set that is no multiple of 4, or rounds that are not whole."""
     if working_set is not None and (working_set < 4 or working_set % 4):
         raise ValueError(f"working_set must be a multiple of 4, got {working_set!r}")
-    check_memory(memory)
     check_whole("rounds", rounds)

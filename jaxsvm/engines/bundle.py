@@ -26,16 +26,16 @@ Reference: C. Teo, S. Vishwanathan, A. Smola, Q. Le, Bundle methods for regulari
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._node import cast, register
-from ..checks import integer
+from .._node import between, cast, node, positive, register
 from ..implicit import without_derivatives
-from ..losses import crammer_singer_loss, hinge_loss
+from ..losses import crammer_singer_loss, hinge, hinge_loss
 from ..models import Linear, OneVsRest
 from ..numerics import (
     affine,
@@ -49,11 +49,12 @@ from ..numerics import (
     pairwise_sum,
 )
 from ..risks import Risk, best_bias, risk_of
-from ..samplers import whole
-from ..types import AnyLoss, Array, Batch, Info, Scalar, Solver
+from ..types import AnyLoss, Array, Batch, Info, Scalar
+from . import on_losses
 from .conjugate import ROUNDINGS
 from .line_search import UNIT, Line, exact_step, slope_step
 from .min_norm_point import nearest_point
+from .on_losses import AllRowsSolver
 
 IDLE = 1e-6  # a plane of less weight is idle
 
@@ -282,41 +283,31 @@ def info_of(
     problem: Problem, before: Point, after: Point, residual: Array, passes: Array | int
 ) -> Info:
     """What one round reports; `passes` are the products of rows with weights or slopes, <= 3."""
-    n, columns = problem.data.y.shape[0], after.w.shape[0]
-    return Info(
-        loss=before.risk,
-        residual=residual,
-        progress=(problem.objective(before) - problem.objective(after))[None],
-        index=jnp.full(1, -1, jnp.int32),
-        support=jnp.full((), columns, jnp.int32),
-        evals=jnp.asarray(passes, residual.dtype) * float(n * (problem.classes or 1)),
-    )
+    support = jnp.full((), after.w.shape[0], jnp.int32)
+    size = float(problem.data.y.shape[0] * (problem.classes or 1))
+    progress = problem.objective(before) - problem.objective(after)
+    evals = jnp.asarray(passes, residual.dtype) * size
+    return on_losses.info_of(before.risk, residual, support, evals, progress)
 
 
-class BundleSolver(Solver):
+@node
+class BundleSolver(AllRowsSolver):
     """Cutting planes on all rows; a state holds the point of its model as `best`."""
 
-    lam: float
-    loss: AnyLoss
-    planes: int
-    bias: str
-    classes: int | None
+    lam: float = positive()
+    _: KW_ONLY
+    loss: AnyLoss = hinge
+    planes: int = between(2, default=100)
+    bias: Literal["none", "feature", "free"] = "none"
+    classes: int | None = between(2, default=None)
 
-    needs_all_rows = True
-    sampler = whole()
-
-    def check_problem(self) -> None:
-        """Raise ValueError for fields that do not go together, with what to take instead."""
-        integer("planes", self.planes, 2)
+    def check(self) -> None:
         if isinstance(self.loss, crammer_singer_loss) != (self.classes is not None):
             raise ValueError(
                 "classes=k and loss=losses.crammer_singer belong together, got "
                 f"classes={self.classes!r} and loss={self.loss!r}"
             )
-        if self.classes is None:
-            return
-        integer("classes", self.classes, 2)
-        if self.bias == "free":
+        if self.classes is not None and self.bias == "free":
             raise ValueError(
                 "a free bias of several classes is not supported: take bias='feature' or "
                 "bias='none'"

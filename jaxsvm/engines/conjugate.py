@@ -74,9 +74,8 @@ def recompute_values(
     They are at every REFRESH-th step.
     """
     is_due = any_under_vmap(steps % REFRESH == 0)
-    return FunctionValues(
-        w.coef, lax.cond(is_due, lambda: space.values(w.coef), lambda: w.response)
-    ), is_due
+    response = lax.cond(is_due, lambda: space.values(w.coef), lambda: w.response)
+    return FunctionValues(w.coef, response), is_due
 
 
 def combined(weights: Array, elements: Any) -> Any:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._node import node, positive, register
+from .._node import node, positive
 from ..numerics import (
     accum_dtype,
     count,
@@ -26,17 +26,17 @@ from ..types import (
     Info,
     Loss,
     Model,
-    Scalar,
-    Solver,
     Space,
     State,
     drawn,
     require,
+    state_class,
     take,
 )
+from .on_losses import LossSolver
 
 
-@register("CoordinateState")
+@state_class("CoordinateState", ignores_padding=True)
 class CoordinateState(NamedTuple):
     """The signed dual coefficients and the function sum_i coef_i k(x_i, .).
 
@@ -58,23 +58,19 @@ class CoordinateState(NamedTuple):
     max_violation: Array  # ()  largest violation in the current pass
     residual: Array  # ()  largest violation in the last complete pass
 
-    @property
-    def ignores_padding(self) -> bool:
-        """True: one-vs-one needs no selection of the states of steps without rows."""
-        return True
-
 
 def dual_coef(state: CoordinateState) -> Array:
     """The signed dual coefficients (n,), the pending one included."""
     return scatter_set(state.coef, *state.pending[:2])
 
 
-class CoordinateSolver(Solver):
+class CoordinateSolver(LossSolver):
     """Maximise the dual along one coordinate at a time, as `coordinate`."""
 
     loss: Loss
     C: Any
     start: Any = None  # (n,) initial dual variables alpha; None: zeros
+    sampler: Any = epochs(1)
 
     @property
     def space(self) -> Space:
@@ -86,16 +82,8 @@ class CoordinateSolver(Solver):
             require(self.loss, field, "pegasos, ocas or subgradient, which need none")
 
     @property
-    def sampler(self) -> Any:
-        return epochs(1)
-
-    @property
     def needs_all_rows(self) -> bool:
         return self.space.needs_all_rows
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
 
     def layout(self, data: Batch) -> Batch:
         return self.space.layout(data)
@@ -112,10 +100,62 @@ class CoordinateSolver(Solver):
             sign = data.y.astype(dtype) if self.loss.labels else 1
             coef = jnp.asarray(self.start, dtype) * sign
             f = _lift(space, f, coef, data)
-        return _init_state(f, coef, data)
+        return CoordinateState(
+            coef=coef,
+            weight=jnp.array(data.weight, dtype),  # arrays of its own, as states are donated
+            f=f,
+            pending=(jnp.zeros(1, jnp.int32), jnp.array(coef[:1]), jnp.zeros(1, jnp.int32)),
+            support=count(coef != 0),
+            rows=count(data.weight > 0),
+            stamp=jnp.zeros(n, jnp.int32),
+            passes=jnp.ones((), jnp.int32),
+            visited=jnp.zeros((), jnp.int32),
+            max_violation=jnp.zeros((), dtype),
+            residual=jnp.full((), jnp.inf, dtype),
+        )
 
     def update(self, state: Any, batch: Batch) -> tuple[Any, Info]:
-        return _update(self.loss, self.C, self.space, state, batch)
+        loss, space, dtype = self.loss, self.space, state.coef.dtype
+        row, _, stamp = state.pending
+        # only reads follow
+        state = state._replace(coef=dual_coef(state), stamp=scatter_set(state.stamp, row, stamp))
+        step = drawn(batch, space.needs_all_rows)
+        index, y, live = jnp.maximum(step.index, 0), step.y, step.weight > 0
+        bound = jnp.asarray(self.C, dtype) * gather(state.weight, index)
+        score, gram = space.evaluate(state.f, batch), space.gram(batch)
+        chex.assert_equal_shape([score, y, step.weight])
+        sqnorm = jnp.diagonal(gram)
+        visits = _visit_batch(loss, state, index, (y, sqnorm, bound, live), score, gram)
+        move = visits.new - visits.old
+        max_violation = jnp.maximum(state.max_violation, jnp.max(jnp.abs(move) * sqnorm))
+        visited = state.visited + count(visits.first_visit)
+        pass_ends = visited >= state.rows
+        end_violation = max_violation
+        if space.needs_all_rows:  # a sum of kernel values
+            rounding = lambda: rounding_of_sums(dual_coef(state), space.sqnorm(batch.x))
+            floor = lax.cond(pass_ends, rounding, lambda: jnp.zeros((), dtype))
+            end_violation = jnp.maximum(max_violation, floor)
+        new_state = state._replace(
+            coef=visits.coef,
+            f=space.add(state.f, jnp.zeros((), dtype), move, batch),
+            pending=visits.pending,
+            support=state.support + count(visits.new != 0) - count(visits.old != 0),
+            stamp=visits.stamp,
+            passes=state.passes + pass_ends.astype(jnp.int32),
+            visited=jnp.where(pass_ends, jnp.zeros_like(visited), visited),
+            max_violation=jnp.where(pass_ends, jnp.zeros_like(max_violation), max_violation),
+            residual=jnp.where(pass_ends, end_violation, state.residual),
+        )
+        normalized_weight = step.weight / jnp.maximum(jnp.sum(live.astype(dtype)), 1)
+        info = Info(
+            loss=jnp.sum(normalized_weight * loss.value(score, y)),
+            residual=new_state.residual,
+            progress=_gain(loss, visits.old, visits.new, visits.score, y, sqnorm, bound),
+            index=step.index,
+            support=new_state.support,
+            evals=space.evals(move, batch),
+        )
+        return new_state, info
 
     def model(self, state: Any, data: Batch | None = None) -> Model:
         return self.space.model(state.f, data)
@@ -159,34 +199,6 @@ class coordinate(CoordinateSolver):
     sampler: Any = epochs(1)
 
 
-def _init_state(f: State, coef: Array, data: Batch) -> CoordinateState:
-    """The state before the first step, from a function and its coefficients (n,)."""
-    n, dtype = coef.shape[0], coef.dtype
-    return CoordinateState(
-        coef=coef,
-        weight=jnp.array(data.weight, dtype),  # arrays of its own, as states are donated
-        f=f,
-        pending=(jnp.zeros(1, jnp.int32), jnp.array(coef[:1]), jnp.zeros(1, jnp.int32)),
-        support=count(coef != 0),
-        rows=count(data.weight > 0),
-        stamp=jnp.zeros(n, jnp.int32),
-        passes=jnp.ones((), jnp.int32),
-        visited=jnp.zeros((), jnp.int32),
-        max_violation=jnp.zeros((), dtype),
-        residual=jnp.full((), jnp.inf, dtype),
-    )
-
-
-class BatchRows(NamedTuple):
-    """The rows of a batch, as the visits read them."""
-
-    row: Array  # (b,)  int32, row numbers; they may repeat
-    y: Array  # (b,)
-    sqnorm: Array  # (b,)  k(x_i, x_i)
-    bound: Array  # (b,)  C weight_i
-    live: Array  # (b,)  bool, whether there is a row of positive weight
-
-
 class Visits(NamedTuple):
     """The visits of a batch, and the writes to the arrays over all rows."""
 
@@ -199,87 +211,40 @@ class Visits(NamedTuple):
     pending: tuple[Array, Array, Array]  # as of `CoordinateState`
 
 
-def _update(
-    loss: Loss, C: Scalar, space: Space, state: CoordinateState, batch: Batch
-) -> tuple[CoordinateState, Info]:
-    """Visit the rows of a batch in sequence, as `Solver.update`."""
-    state = _write_pending(state)  # only reads follow
-    dtype, step = state.coef.dtype, drawn(batch, space.needs_all_rows)
-    index = jnp.maximum(step.index, 0)
-    bound = jnp.asarray(C, dtype) * gather(state.weight, index)
-    score, gram = space.evaluate(state.f, batch), space.gram(batch)
-    chex.assert_equal_shape([score, step.y, step.weight])
-    rows = BatchRows(index, step.y, jnp.diagonal(gram), bound, step.weight > 0)
-    visits = _visit_batch(loss, state, rows, score, gram)
-    move = visits.new - visits.old
-    max_violation = jnp.maximum(state.max_violation, jnp.max(jnp.abs(move) * rows.sqnorm))
-    visited = state.visited + count(visits.first_visit)
-    pass_ends = visited >= state.rows
-    end_violation = max_violation
-    if space.needs_all_rows:  # a sum of kernel values
-        rounding = lambda: rounding_of_sums(dual_coef(state), space.sqnorm(batch.x))
-        floor = lax.cond(pass_ends, rounding, lambda: jnp.zeros((), dtype))
-        end_violation = jnp.maximum(max_violation, floor)
-    new_state = state._replace(
-        coef=visits.coef,
-        f=space.add(state.f, jnp.zeros((), dtype), move, batch),
-        pending=visits.pending,
-        support=state.support + count(visits.new != 0) - count(visits.old != 0),
-        stamp=visits.stamp,
-        passes=state.passes + pass_ends.astype(jnp.int32),
-        visited=jnp.where(pass_ends, jnp.zeros_like(visited), visited),
-        max_violation=jnp.where(pass_ends, jnp.zeros_like(max_violation), max_violation),
-        residual=jnp.where(pass_ends, end_violation, state.residual),
-    )
-    normalized_weight = step.weight / jnp.maximum(jnp.sum(rows.live.astype(dtype)), 1)
-    info = Info(
-        loss=jnp.sum(normalized_weight * loss.value(score, step.y)),
-        residual=new_state.residual,
-        progress=_gain(loss, visits.old, visits.new, visits.score, step.y, rows.sqnorm, rows.bound),
-        index=step.index,
-        support=new_state.support,
-        evals=space.evals(move, batch),
-    )
-    return new_state, info
-
-
-def _write_pending(state: CoordinateState) -> CoordinateState:
-    """The state with the pending entries in `coef` and `stamp`."""
-    row, _, stamp = state.pending
-    return state._replace(coef=dual_coef(state), stamp=scatter_set(state.stamp, row, stamp))
-
-
 @jax.named_scope("visit_rows")
 def _visit_batch(
-    loss: Loss, state: CoordinateState, rows: BatchRows, score: Array, gram: Array
+    loss: Loss, state: CoordinateState, index: Array, rest: tuple, score: Array, gram: Array
 ) -> Visits:
     """Visit the rows of a batch in sequence.
 
     Args:
         loss: one that has a `dual_step`.
         state: without pending entries.
-        rows: of the batch.
+        index: (b,) int32, row numbers; they may repeat.
+        rest: y, k(x_i, x_i), C weight_i and whether there is a row of positive weight, (b,) each.
         score: (b,) scores before the batch.
         gram: (b, b) kernel among the rows.
     """
-    index, *rest = rows
+    live = rest[-1]
 
     def visit(old, score, y, sqnorm, bound, live):
         new = loss.dual_step(old, score, y, sqnorm, bound).astype(old.dtype)
         return jnp.where(live, new, old)
 
     before, last_pass = gather(state.coef, index), gather(state.stamp, index)
-    first_visit = rows.live & (last_pass < state.passes)
+    first_visit = live & (last_pass < state.passes)
     current_pass = jnp.broadcast_to(state.passes, index.shape)
     if index.shape[0] == 1:
         new = visit(before, score, *rest)
-        pending = index, new, jnp.where(rows.live, current_pass, last_pass)
+        pending = index, new, jnp.where(live, current_pass, last_pass)
         return Visits(new, score, before, first_visit, state.coef, state.stamp, pending)
-    new, score_at_visit, old = visit_sequentially(visit, before, score, gram, index, tuple(rest))
-    same = rows.live[None, :] & (index[:, None] == index[None, :])
+    new, score_at_visit, old = visit_sequentially(visit, before, score, gram, index, rest)
+    same = live[None, :] & (index[:, None] == index[None, :])
     # a row that occurs twice in the batch counts once
     first_visit = first_visit & ~jnp.any(jnp.tril(same, -1), axis=1)
-    final = _final(new, index)
+    # of each row after its last visit in the batch
+    place = jnp.arange(index.shape[0])[None, :]
+    final = new[jnp.max(jnp.where(index[:, None] == index[None, :], place, 0), axis=1)]
     last_pass = jnp.where(jnp.any(same, axis=1), current_pass, last_pass)
     coef = state.coef.at[index].set(final, mode="promise_in_bounds")
     stamp = state.stamp.at[index].set(last_pass, mode="promise_in_bounds")
@@ -314,23 +279,11 @@ def visit_sequentially(
         coef = jnp.where(rows == row_at(rows), new, coef)
         score = score + (new - coef_at_visit) * lax.dynamic_index_in_dim(gram, k, keepdims=False)
         write_at = lambda a, v: lax.dynamic_update_slice_in_dim(a, v, k, 0)
-        return (
-            coef,
-            score,
-            write_at(after, new),
-            write_at(score_at_visit, score_now),
-            write_at(old, coef_at_visit),
-        )
+        after, score_at_visit = write_at(after, new), write_at(score_at_visit, score_now)
+        return coef, score, after, score_at_visit, write_at(old, coef_at_visit)
 
     carry = (before, score, before, score, before)
     return lax.fori_loop(0, rows.shape[0], visit_row, carry)[2:]
-
-
-def _final(after: Array, rows: Array) -> Array:
-    """The coefficient of each row after its last visit in the batch."""
-    b = rows.shape[0]
-    last = jnp.max(jnp.where(rows[:, None] == rows[None, :], jnp.arange(b)[None, :], 0), axis=1)
-    return after[last]
 
 
 def _gain(

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import count, row_loops
+from ..numerics import count, put_row, row_at, row_loops
 from ..types import Array
 
 FIRST, LEAST = 2.0, 1e-3  # first goal over sqrt(tol) times the largest gain, and over that gain
@@ -109,9 +109,8 @@ def descend(
         known = jnp.isfinite(at.residual)
         first = jnp.where(known, share(at.residual), jnp.maximum(FIRST * jnp.sqrt(tol), LEAST))
         goal = jnp.where(is_first, first * violation, at.goal)
-        visits = at.visits + jnp.where(
-            at.size > 0, jnp.maximum(at.size.astype(dtype) / one_visit, SHORTEST), 0
-        )
+        made = jnp.maximum(at.size.astype(dtype) / one_visit, SHORTEST)
+        visits = at.visits + jnp.where(at.size > 0, made, 0)
         is_met, is_late = violation <= goal, visits >= at.latest
         looks = is_whole & (is_met | ~moved | is_late) | (visits >= most) | (at.size == 0)
         looks |= jnp.isnan(violation)
@@ -212,26 +211,10 @@ def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
         zero, first, (first, row_at(at.coef, first)), at.coef, at.w, at.b,
         jnp.zeros_like(at.order), jnp.zeros((), jnp.int32), (no_gain, no_gain), jnp.zeros((), bool),
     )  # fmt: skip
-    _, _, (row, value), coef, w, b, kept, number, (grows, falls), moved = lax.fori_loop(
-        0, at.size, visit, carry
-    )
+    carry = lax.fori_loop(0, at.size, visit, carry)
+    _, _, (row, value), coef, w, b, kept, number, (grows, falls), moved = carry
     new = at._replace(coef=put_row(coef, row, value), w=w, b=b, grows=grows, falls=falls)
     return new, kept, number, moved
-
-
-def row_at(a: Array, i: Array) -> Array:
-    """Row i of an array, i an unsigned integer."""
-    size = (1, *a.shape[1:])
-    return lax.dynamic_slice(a, _start(a, i), size, allow_negative_indices=False)[0]
-
-
-def put_row(a: Array, i: Array, value: Array) -> Array:
-    """The array with another row i, an unsigned integer; in place in a loop that reads it after."""
-    return lax.dynamic_update_slice(a, value[None], _start(a, i), allow_negative_indices=False)
-
-
-def _start(a: Array, i: Array) -> tuple[Array, ...]:
-    return (i, *[jnp.zeros_like(i)] * (a.ndim - 1))
 
 
 def visiting_stride(passes: Array, size: Array) -> Array:

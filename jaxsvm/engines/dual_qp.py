@@ -13,16 +13,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._node import cast, register
+from .._node import cast, node, positive, register
 from ..implicit import at_bound, solution
 from ..kernels import Kernel, matvec
+from ..losses import hinge
 from ..models import Expansion, expansion
 from ..numerics import (
     accum_dtype,
@@ -44,9 +46,9 @@ from ..types import (
     Loss,
     Quadratic,
     Scalar,
-    Solver,
 )
 from .linear_dual import check_quadratic
+from .on_losses import AllRowsSolver
 
 
 class Dual(NamedTuple):
@@ -125,16 +127,16 @@ class Problem(NamedTuple):
         return residual_of(dual, y, self.C * weight, self.loss, stop, bias, tol)
 
 
-class QpSolver(Solver):
+@node
+class QpSolver(AllRowsSolver):
     """A solver of the quadratic program of a kernel machine."""
 
-    C: Any
+    C: float = positive()
     kernel: Kernel
-    loss: Loss
-    bias: Any  # "free" or "none"
-    start: Array | None  # (n,) initial alpha; None: zeros
-
-    needs_all_rows = True
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["free", "none"] = "free"
+    start: Array | None = None  # (n,) initial alpha; None: zeros
 
     @property
     def qp(self) -> Problem:
@@ -144,14 +146,6 @@ class QpSolver(Solver):
     def check(self) -> None:
         check_start(self.start)
         check_quadratic(self.loss)
-        self.check_own()
-
-    def check_own(self) -> None:
-        """Raise ValueError for fields of a subclass that cannot be."""
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
 
     def layout(self, data: Batch) -> Batch:
         return self.kernel.layout(data)
@@ -182,13 +176,10 @@ def init_state(qp: Problem, bias: str, data: Batch, start: Array | None) -> Dual
             )
         bounds = loss.quadratic(y, jnp.asarray(qp.C, dtype) * weight)
         coef = make_feasible(jnp.asarray(start, dtype) * (y if loss.labels else 1), bounds, bias)
-        grad = (
-            y
-            - matvec(qp.kernel, data.x, data.x, coef)
-            - (0 if bounds.l2 is None else bounds.l2 * coef)
-        )
+        l2 = 0 if bounds.l2 is None else bounds.l2 * coef
+        grad = y - matvec(qp.kernel, data.x, data.x, coef) - l2
     sum_error = jnp.sum(coef) if bias == "free" else jnp.zeros((), dtype)
-    return stop_gradients(DualState(coef, grad, jnp.zeros_like(grad), sum_error, weight))
+    return lax.stop_gradient(DualState(coef, grad, jnp.zeros_like(grad), sum_error, weight))
 
 
 def step_info(
@@ -213,7 +204,7 @@ def build_model(qp: Problem, bias: str, state: DualState, data: Batch | None) ->
     model = expansion(qp.kernel, state.coef, data, bias)
     assert data is not None  # `expansion` refuses None
     qp = cast(qp, state.coef.dtype)
-    b = stop_gradients(intercept(qp.dual(state, data.x, data.y.astype(state.coef.dtype)), bias))
+    b = lax.stop_gradient(intercept(qp.dual(state, data.x, data.y.astype(state.coef.dtype)), bias))
     coef, b = solution(state.coef, b, qp.kernel, data, qp.C, qp.loss, bias)
     return dataclasses.replace(model, coef=coef, b=b)
 
@@ -248,16 +239,15 @@ def intercept(dual: Dual, bias: str) -> Array:
 
     It is the mean over free coefficients, else the midpoint of its interval.
     """
-    coef, grad, bounds, _ = dual = stop_gradients(dual)
+    coef, grad, bounds, _ = dual = lax.stop_gradient(dual)
     if bias != "free":
         return jnp.zeros((), grad.dtype)
     on_low, on_high, on_zero = at_bound(coef, bounds)
     free = ~(on_low | on_high | on_zero)
     value = grad if bounds.l1 is None else grad - bounds.l1 * jnp.sign(coef)
     dual = dual._replace(coef=jnp.where(on_low, bounds.low, jnp.where(on_high, bounds.high, coef)))
-    number, total, rounding, up, down = _free_and_extremes(
-        free, value, gain_up(dual), gain_down(dual)
-    )
+    gains = gain_up(dual), gain_down(dual)
+    number, total, rounding, up, down = _free_and_extremes(free, value, *gains)
     ends = jnp.where(jnp.isfinite(up), jnp.where(jnp.isfinite(down), (up + down) / 2, up), down)
     ends = jnp.where(jnp.isfinite(ends), ends, 0)  # no row of positive weight
     return jnp.where(number > 0, (total + rounding) / jnp.maximum(number, 1), ends)
@@ -276,13 +266,7 @@ def _free_and_extremes(free: Array, value: Array, up: Array, down: Array) -> tup
     def add(first, second):
         number, total, rounding, up, down = (*zip(first, second, strict=True),)
         sum_, error = two_sum(total[0], rounding[0] + rounding[1], total[1])
-        return (
-            number[0] + number[1],
-            sum_,
-            error,
-            jnp.maximum(*up),
-            jnp.minimum(*down),
-        )
+        return number[0] + number[1], sum_, error, jnp.maximum(*up), jnp.minimum(*down)
 
     zero, infinite = jnp.zeros((), value.dtype), jnp.full((), jnp.inf, value.dtype)
     number, total = free.astype(value.dtype), jnp.where(free, value, 0)
@@ -430,15 +414,6 @@ def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:
     up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
     # Rounding is left to `sum_error`: to scale it away would move a whole side off its bounds.
     balanced = jnp.abs(up - down) <= 1e-6 * jnp.maximum(up, down)
-    scale_of = lambda side: jnp.where(
-        balanced, 1, jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1))
-    )
+    share = lambda side: jnp.minimum(up, down) / jnp.where(side > 0, side, 1)
+    scale_of = lambda side: jnp.where(balanced, 1, jnp.minimum(1, share(side)))
     return jnp.where(coef > 0, coef * scale_of(up), coef * scale_of(down))
-
-
-def stop_gradients(tree: Any) -> Any:
-    """The tree without derivatives.
-
-    Those of the solution come from `implicit.solution`, not from the steps.
-    """
-    return jax.tree.map(lax.stop_gradient, tree)

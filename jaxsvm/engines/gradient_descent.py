@@ -18,7 +18,8 @@ from ..checks import check_choice
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot
 from ..samplers import uniform
-from ..types import Array, Batch, Info, Loss, Scalar, Solver, SparseRows
+from ..types import Array, Batch, Info, Loss, Scalar, SparseRows
+from .on_losses import LossSolver
 
 BIASES = ("none", "feature", "free")
 
@@ -70,9 +71,8 @@ def descent(
     if bias != "none" and bias_step is not None:
         labels: Any = "w", "b"
         step = optax.partition({"w": step, "b": bias_step}, Weights(*labels))
-    return optax.chain(
-        optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None), step
-    )
+    mask = regularised(bias) if bias == "free" else None
+    return optax.chain(optax.add_decayed_weights(lam, mask=mask), step)
 
 
 def violation(grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:
@@ -88,7 +88,7 @@ def rows_in(batch: Batch) -> Array:
     return jnp.maximum(jnp.sum((batch.weight > 0).astype(batch.weight.dtype)), 1)
 
 
-class GradientSolver(Solver):
+class GradientSolver(LossSolver):
     """Minimise a regularised mean loss of linear scores with the optax chain of a subclass.
 
         f_i = <w, x_i> + b;   g = sum_i weight_i slope(f_i, y_i) (x_i, 1) / count(weight > 0);
@@ -100,11 +100,9 @@ class GradientSolver(Solver):
     """
 
     loss: Loss
-
-    @property
-    def bias(self) -> str:
-        """The bias: "none", "feature" (a weight on a constant feature 1) or "free"."""
-        return "none"
+    bias = "none"  # or "feature", a weight on a constant feature 1, or "free"
+    sampler: Any = uniform(1)
+    residual_of = "batch"
 
     def chain(self, stats: Any) -> optax.GradientTransformation:
         """The chain, for the statistics of the rows."""
@@ -122,18 +120,6 @@ class GradientSolver(Solver):
     def residual(self, grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:
         """The stopping criterion."""
         return violation(grads, params, slope, batch)
-
-    @property
-    def sampler(self) -> Any:
-        return uniform(1)
-
-    @property
-    def residual_of(self) -> str:
-        return "batch"
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
 
     def init(self, key: Array, data: Batch) -> Any:
         if self.sparse_steps is not None and isinstance(data.x, SparseRows):

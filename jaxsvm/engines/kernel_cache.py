@@ -5,7 +5,6 @@ It is for solvers that choose their own rows.
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -92,10 +91,8 @@ def subtract_cached(
     def subtract_group(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
         """Subtract the next rows of the cache."""
         entries = [k * GROUP + u for u in range(GROUP)]
-        terms = [
-            index_row(cached_by, i) * index_row(rows.value, index_row(slot, i)) for i in entries
-        ]
-        return two_sum(*sums, _minus_sum(terms))
+        row = lambda i: index_row(rows.value, index_row(slot, i))
+        return two_sum(*sums, _minus_sum([index_row(cached_by, i) * row(i) for i in entries]))
 
     return lax.fori_loop(0, -(-n_cached // GROUP), subtract_group, (total, compensation))
 
@@ -126,7 +123,7 @@ def subtract(
     Returns:
         The new total (n,), its rounding errors (n,), and the cache.
     """
-    slots, slot_of = rows.owner.shape[0], rows.slot[index]
+    slot_of = rows.slot[index]
     sums = subtract_cached(total, compensation, rows, index, by)
     order, n_missing = alternate_signs((by != 0) & (slot_of < 0), by)
     missing = jnp.pad(index[order], (0, CHUNK))
@@ -138,10 +135,7 @@ def subtract(
         chunk = lax.dynamic_slice_in_dim(missing, k * CHUNK, CHUNK)
         chunk_by = lax.dynamic_slice_in_dim(missing_by, k * CHUNK, CHUNK)
         is_row = k * CHUNK + lax.iota(jnp.int32, CHUNK) < n_missing
-        start = jnp.where(rows.next + CHUNK > slots, 0, rows.next)
-        value = lax.dynamic_update_slice_in_dim(
-            rows.value, kernel(x[chunk], x).astype(rows.value.dtype), start, 0
-        )
+        value, start = _with_rows(rows, kernel, x, chunk)
         # Without the barrier, XLA computes the values twice, for both of their uses.
         value = lax.optimization_barrier(value)
         for offset in range(0, CHUNK, PART):
@@ -157,40 +151,34 @@ def first(mask: Array) -> tuple[Array, Array]:
     """The indices of the true entries of (q,) in order, padded with zeros, and their number."""
     q = mask.shape[0]
     position = jnp.where(mask, jnp.cumsum(mask.astype(jnp.int32)) - 1, q)  # q: dropped
-    return jnp.zeros(q, jnp.int32).at[position].set(lax.iota(jnp.int32, q), mode="drop"), count(
-        mask
-    )
+    order = jnp.zeros(q, jnp.int32).at[position].set(lax.iota(jnp.int32, q), mode="drop")
+    return order, count(mask)
 
 
-def is_cached(rows: Rows, index: Array, q: int, sizes: tuple[int, ...]) -> Array:
+def is_cached(rows: Rows, index: Array, q: int, size: int) -> Array:
     """Whether each of some rows stays in the cache while `ensure_rows` is called with q rows, bool.
 
     Args:
         rows: the cache.
         index: row numbers.
         q: rows of the call.
-        sizes: as of `ensure_rows`.
+        size: as of `ensure_rows`.
     """
     slots, n = rows.owner.shape[0], rows.slot.shape[0]
     slot = rows.slot[index]
     # Where slots are reused, a row that may be overwritten during the call counts as missing. The
     # call writes at most q rows, the padding of its last product, and skips less than a product's
     # slots at the end of the cache.
-    if slots >= n + sizes[0]:
+    if slots >= n + size:
         return slot >= 0
     distance = slot - rows.next  # slots from the next one to that of the row
     distance = jnp.where(distance < 0, distance + slots, distance)
-    return (slot >= 0) & (distance >= q + 2 * sizes[0])
+    return (slot >= 0) & (distance >= q + 2 * size)
 
 
 @jax.named_scope("compute_rows")
 def ensure_rows(
-    rows: Rows,
-    kernel: Kernel,
-    x: Array,
-    index: Array,
-    wanted: Array,
-    sizes: tuple[int, ...],
+    rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Array, size: int
 ) -> Rows:
     """The cache with row index_k for every k where `wanted` is true; missing rows are computed.
 
@@ -200,36 +188,29 @@ def ensure_rows(
         x: (n, d) all rows of the data.
         index: (q,) int32, row numbers.
         wanted: (q,) bool, which entries of `index` count.
-        sizes: rows per kernel product, the largest first. A large product costs less per row, a
-            small one less in total.
+        size: rows per kernel product.
 
     Returns:
         The cache. None of the wanted rows is overwritten by another one.
     """
-    slots = rows.owner.shape[0]
-    cached = is_cached(rows, index, index.shape[0], sizes)
+    cached = is_cached(rows, index, index.shape[0], size)
     order, n_missing = first(wanted & ~cached)
-    missing_rows = jnp.pad(index[order], (0, sizes[0]))
+    missing_rows = jnp.pad(index[order], (0, size))
 
-    def fill(size, _, carry):
+    def fill(k: Array, rows: Rows) -> Rows:
         """Write the next `size` missing rows, or those left, to consecutive slots."""
-        rows, n_done = carry
-        chunk = lax.dynamic_slice_in_dim(missing_rows, n_done, size)
-        is_row = n_done + lax.iota(jnp.int32, size) < n_missing
-        start = jnp.where(rows.next + size > slots, 0, rows.next)
-        value = lax.dynamic_update_slice(
-            rows.value, kernel(x[chunk], x).astype(rows.value.dtype), (start, jnp.zeros_like(start))
-        )
-        return _record_slots(rows, value, start, chunk, is_row), n_done + count(is_row)
+        chunk = lax.dynamic_slice_in_dim(missing_rows, k * size, size)
+        is_row = k * size + lax.iota(jnp.int32, size) < n_missing
+        return _record_slots(rows, *_with_rows(rows, kernel, x, chunk), chunk, is_row)
 
-    # Whole chunks, and for the rest one product of the smallest size that holds it.
-    n_whole, rest = n_missing // sizes[0], n_missing % sizes[0]
-    carry = rows, jnp.zeros((), jnp.int32)
-    for size, next_size in zip(sizes, (*sizes[1:], 0), strict=True):
-        repeats = ((rest > next_size) & (rest <= size)).astype(jnp.int32)
-        repeats = repeats + n_whole if size == sizes[0] else repeats
-        carry = lax.fori_loop(0, repeats, functools.partial(fill, size), carry)
-    return carry[0]
+    return lax.fori_loop(0, -(-n_missing // size), fill, rows)
+
+
+def _with_rows(rows: Rows, kernel: Kernel, x: Array, chunk: Array) -> tuple[Array, Array]:
+    """The values of the cache with those of some rows, and the slot where they start."""
+    start = jnp.where(rows.next + chunk.shape[0] > rows.owner.shape[0], 0, rows.next)
+    new = kernel(x[chunk], x).astype(rows.value.dtype)
+    return lax.dynamic_update_slice_in_dim(rows.value, new, start, 0), start
 
 
 def _record_slots(rows: Rows, value: Array, start: Array, chunk: Array, is_row: Array) -> Rows:

@@ -34,9 +34,8 @@ class Line(NamedTuple):
         """f(w + t d) - f(w) (), summed from differences per row."""
         loss_before = jnp.maximum(1 - self.margin, 0)
         loss_after = jnp.maximum(1 - self.margin - t * self.rate, 0)
-        return self.lam * t * (self.cross + t * self.square / 2) + pairwise_sum(
-            self.share * (loss_after - loss_before)
-        )
+        risk = pairwise_sum(self.share * (loss_after - loss_before))
+        return self.lam * t * (self.cross + t * self.square / 2) + risk
 
     def active(self, t: Array) -> Array:
         """The a (n,) of the right-hand slope at t.
@@ -45,17 +44,13 @@ class Line(NamedTuple):
         `margin_tol` of 1 count as 1: along a kink, rounding decides their side.
         """
         slack = 1 - self.margin - t * self.rate
-        return jnp.where(
-            jnp.abs(slack) <= self.margin_tol + t * self.rate_tol,
-            self.rate < -self.rate_tol,
-            slack > 0,
-        ).astype(slack.dtype)
+        is_kink = jnp.abs(slack) <= self.margin_tol + t * self.rate_tol
+        return jnp.where(is_kink, self.rate < -self.rate_tol, slack > 0).astype(slack.dtype)
 
     def slope(self, t: Array) -> Array:
         """The right-hand slope at t, ()."""
-        return self.lam * (self.cross + t * self.square) - pairwise_sum(
-            self.share * self.active(t) * self.rate
-        )
+        rate = pairwise_sum(self.share * self.active(t) * self.rate)
+        return self.lam * (self.cross + t * self.square) - rate
 
 
 def line_of(
@@ -73,16 +68,8 @@ def line_of(
     margin_tol = unit * jnp.maximum(largest(jnp.abs(w.response)), 1)
     rate_tol = unit * largest(lam * jnp.abs(w.response) + jnp.abs(z.response))
     margin_tol, rate_tol = lax.stop_gradient((margin_tol, rate_tol))
-    return Line(
-        lam,
-        space.inner(w, d),
-        space.inner(d, d),
-        y * w.response,
-        y * d.response,
-        share,
-        margin_tol,
-        rate_tol,
-    )
+    inner, response = (space.inner(w, d), space.inner(d, d)), (y * w.response, y * d.response)
+    return Line(lam, *inner, *response, share, margin_tol, rate_tol)
 
 
 @jax.named_scope("line_search")
@@ -101,16 +88,11 @@ def exact_step(line: Line) -> Array:
         low, slope, high = ends
         middle = (low + high) / 2
         middle_slope = line.slope(middle)
-        is_left = middle_slope < 0
-        return (
-            jnp.where(is_left, middle, low),
-            jnp.where(is_left, middle_slope, slope),
-            jnp.where(is_left, high, middle),
-        )
+        pair = (middle, middle_slope, high), (low, slope, middle)
+        return jax.tree.map(lambda a, b: jnp.where(middle_slope < 0, a, b), *pair)
 
-    low, slope, _ = lax.fori_loop(
-        0, jnp.finfo(first.dtype).nmant + 9, bisect, (jnp.zeros_like(high), first, high)
-    )
+    rounds, ends = jnp.finfo(first.dtype).nmant + 9, (jnp.zeros_like(high), first, high)
+    low, slope, _ = lax.fori_loop(0, rounds, bisect, ends)
     level = low - slope / jnp.where(curvature > 0, curvature, 1)
     jumps = (1 - line.margin) / jnp.where(line.rate != 0, line.rate, 1)
     jump = fast_min(jnp.where((line.rate != 0) & (jumps > low) & (line.share > 0), jumps, jnp.inf))
@@ -161,14 +143,9 @@ def slope_step(slope: Callable, curvature: Array) -> Array:
         result = jnp.where(is_flat, t, low[0])
         return k + 1, low, high, next_t, result, is_flat | is_narrow
 
-    initial = (
-        jnp.zeros((), jnp.int32),
-        (zero, first, jnp.zeros((), bool)),
-        (jnp.full_like(most, jnp.inf), zero, jnp.zeros((), bool)),
-        jnp.minimum(jnp.ones_like(most), most),
-        zero,
-        first >= 0,
-    )
+    k, no, infinite = jnp.zeros((), jnp.int32), jnp.zeros((), bool), jnp.full_like(most, jnp.inf)
+    ends, t = ((zero, first, no), (infinite, zero, no)), jnp.minimum(jnp.ones_like(most), most)
+    initial = k, *ends, t, zero, first >= 0
     return lax.while_loop(lambda search: (search[0] < TRIALS) & ~search[-1], trial, initial)[4]
 
 
@@ -219,23 +196,12 @@ def bounded_step(
         too_long, too_short = in_left & (next_trial > high), ~in_left & (next_trial < low)
         stops = accepted | too_long | too_short
         result = jnp.where(accepted | too_long, t, jnp.where(too_short, 0, new_inside))
-        new = (
-            new_inside,
-            new_outside,
-            next_trial,
-            jnp.where(stops, result, new_inside),
-            done | stops,
-        )
+        step_now = jnp.where(stops, result, new_inside)
+        new = new_inside, new_outside, next_trial, step_now, done | stops
         return jax.tree.map(lambda a, b: jnp.where(done, a, b), search, new)
 
-    zero = jnp.zeros_like(start)
-    initial = (
-        zero,
-        jnp.full_like(start, jnp.inf),
-        jnp.clip(start, low, high),
-        zero,
-        jnp.zeros((), bool),
-    )
+    zero, infinite = jnp.zeros_like(start), jnp.full_like(start, jnp.inf)
+    initial = zero, infinite, jnp.clip(start, low, high), zero, jnp.zeros((), bool)
     _, outside, _, step, _ = lax.fori_loop(0, TRIALS, trial, initial)
     return step, jnp.where(jnp.isfinite(outside), outside, 0)
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from .._node import cast
+from .._node import cast, node, positive
 from ..checks import check_whole
 from ..implicit import simplex_solution, solution
 from ..kernels import linear
-from ..numerics import dot, pairwise_sum, row_loops, sqnorms
-from ..samplers import whole
-from ..types import Array, Batch, Info, Loss, Quadratic, Scalar, Solver, SparseRows
-from .coordinate_descent import put_row, row_at
+from ..losses import hinge
+from ..models import Linear
+from ..numerics import dot, pairwise_sum, put_row, row_at, row_loops, split_constant, sqnorms
+from ..types import Array, Batch, Loss, Quadratic, Scalar, SparseRows
+from .on_losses import AllRowsSolver
 
 COLUMNS = 1000  # a factorisation of more takes longer than the passes of other methods
 MOST_ROUNDS = 100_000
@@ -37,28 +40,19 @@ def check_arguments(loss: Loss, rounds: Scalar) -> None:
     check_quadratic(loss)
 
 
-class LinearDualSolver(Solver):
+@node
+class LinearDualSolver(AllRowsSolver):
     """A method for the dual of a linear machine; an update ends once the gap is at most `tol`."""
 
-    C: float
-    loss: Loss
-    tol: float | None
-    rounds: float
-    usual_tol: ClassVar[float]  # where `tol` is None
-
-    needs_all_rows = True
-    sampler = whole()
+    C: float = positive()
+    _: KW_ONLY
+    loss: Loss = hinge
+    bias: Literal["feature", "free", "none"] = "feature"
+    tol: float | None = positive(default=None)
+    rounds: float = 100.0
 
     def check(self) -> None:
         check_arguments(self.loss, self.rounds)
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
-
-    @property
-    def iterates_to(self) -> Any:
-        return self.usual_tol if self.tol is None else self.tol
 
     def numbers(self, dtype: Any) -> tuple:
         """C, the tolerance, the number of rounds and the loss, for an update."""
@@ -90,12 +84,6 @@ def parameters_of(C: Scalar, loss: Loss | None, data: Batch, dtype: Any) -> tupl
     return data.x, *jax.tree.map(jnp.asarray, numbers)
 
 
-def info_of(loss: Array, residual: Array, support: Array, evals: Array) -> Info:
-    """What an update on all rows reports."""
-    index = jnp.full(1, -1, jnp.int32)
-    return Info(loss, residual, jnp.zeros(1, residual.dtype), index, support, evals)
-
-
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def attach_derivatives(bias: str, w: Array, coef: Array, parameters: tuple) -> Array:
     """The weights w, with the derivatives of the exact solution in the parameters.
@@ -112,6 +100,13 @@ def attach_derivatives(bias: str, w: Array, coef: Array, parameters: tuple) -> A
         w. Without differentiation nothing is computed.
     """
     return w
+
+
+def linear_model(bias: str, v: Array, coef: Any = None, parameters: Any = None) -> Linear:
+    """The model of weights as of `attach_derivatives`, with those unless `parameters` are None."""
+    if parameters is not None:
+        v = attach_derivatives(bias, *lax.stop_gradient((v, coef)), parameters)
+    return Linear(*split_constant(v, bias != "none"), bias)
 
 
 @attach_derivatives.defjvp

@@ -50,9 +50,8 @@ def nearest_point(
         # 0 for equal vectors
         curve = jnp.maximum(scale - 2 * gram[0, 1], 4 * jnp.finfo(gram.dtype).eps * scale)
         equal = curve <= 0
-        h = jnp.where(
-            equal, (lead > 0).astype(gram.dtype), jnp.clip(lead / jnp.where(equal, 1, curve), 0, 1)
-        )
+        inner = jnp.clip(lead / jnp.where(equal, 1, curve), 0, 1)
+        h = jnp.where(equal, (lead > 0).astype(gram.dtype), inner)
         h = jnp.where(live[0], jnp.where(live[1], h, 1), 0)
         return jnp.stack([h, 1 - h])
     scale = jnp.max(jnp.where(live, jnp.diagonal(gram), 0))
@@ -74,18 +73,12 @@ def nearest_point(
 
     def on_plane_of(gram, gain, active):
         size, active_float = gain.shape[0], active.astype(gram.dtype)
-        active_gram = jnp.where(active[:, None] & active[None, :], gram, 0) + jnp.diag(
-            jnp.where(active, least_square, 1)
-        )
-        system = jnp.block(
-            [
-                [active_gram, active_float[:, None]],
-                [active_float[None, :], jnp.zeros((1, 1), gram.dtype)],
-            ]
-        )
-        return jnp.where(
-            active, jnp.linalg.solve(system, jnp.append(jnp.where(active, gain, 0), 1))[:size], 0
-        )
+        active_gram = jnp.where(active[:, None] & active[None, :], gram, 0)
+        active_gram = active_gram + jnp.diag(jnp.where(active, least_square, 1))
+        last = [active_float[None, :], jnp.zeros((1, 1), gram.dtype)]
+        system = jnp.block([[active_gram, active_float[:, None]], last])
+        solution = jnp.linalg.solve(system, jnp.append(jnp.where(active, gain, 0), 1))
+        return jnp.where(active, solution[:size], 0)
 
     def cycle(carry):
         weight, active, cycles, _ = carry
@@ -93,30 +86,23 @@ def nearest_point(
         in_hull = jnp.all(target >= 0)
         ratio = jnp.where(target < 0, weight / jnp.where(target < 0, weight - target, 1), jnp.inf)
         dropped, _ = argmax_value(-ratio)
-        boundary = (
-            jnp.maximum(weight + jnp.where(in_hull, 0, ratio[dropped]) * (target - weight), 0)
-            .at[dropped]
-            .set(0)
-        )
+        boundary = weight + jnp.where(in_hull, 0, ratio[dropped]) * (target - weight)
+        boundary = jnp.maximum(boundary, 0).at[dropped].set(0)
         weight = jnp.where(in_hull, target, boundary)
         slope = jnp.where(live, fixed[1] - dot(fixed[0], weight), -jnp.inf)
         joining, steepest = argmax_value(slope)
-        done = in_hull & (
-            (steepest - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square)
-            | active[joining]
-        )
-        next_active = jnp.where(
-            in_hull, active.at[joining].set(True), active.at[dropped].set(False)
-        )
+        gap = steepest - dot(weight, jnp.where(live, slope, 0))
+        done = in_hull & ((gap <= 2 * least_square) | active[joining])
+        more, fewer = active.at[joining].set(True), active.at[dropped].set(False)
+        next_active = jnp.where(in_hull, more, fewer)
         return weight, jnp.where(done, active, next_active), cycles + 1, done
 
     fixed = lax.stop_gradient((gram, gain))
     entry = jnp.arange(m, dtype=jnp.int32) == m - 1 - argmax_value(live[::-1].astype(jnp.int32))[0]
     first = (entry.astype(gram.dtype), entry) if start is None else start
     initial = (*first, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    weight, active, _, done = lax.while_loop(
-        lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, initial
-    )
+    goes_on = lambda carry: ~carry[3] & (carry[2] < 5 * m)
+    weight, active, _, done = lax.while_loop(goes_on, cycle, initial)
     if start is not None:
         return weight / jnp.sum(weight)
     # Solve once more outside of the loop: while loops have no reverse-mode derivative.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._node import cast, register
+from .._node import between, cast, node, positive
 from ..checks import number
 from ..implicit import parts_solution
 from ..kernels import Kernel
@@ -32,8 +33,7 @@ from ..objectives.nu_problems import (
     quantile,
     signs_of,
 )
-from ..samplers import whole
-from ..types import Array, Batch, Info, Quadratic, Solver
+from ..types import Array, Batch, Info, Quadratic, state_class
 from . import blocks
 from .blocks import DecompositionState
 from .dual_qp import (
@@ -45,13 +45,13 @@ from .dual_qp import (
     gain_up,
     intercept,
     residual_at,
-    stop_gradients,
 )
+from .on_losses import AllRowsSolver
 
 LEAST_UNIT = 1e-3  # a margin below it may be 0, and is no unit of a violation
 
 
-@register("NuState")
+@state_class("NuState", sums_of=("rows",))
 class NuState(NamedTuple):
     """Solver state of `nu_svc`, `one_class` and `nu_svr`."""
 
@@ -78,11 +78,6 @@ class NuState(NamedTuple):
     def offset(self) -> Array:
         """The threshold of `one_class`, (): rho."""
         return -self.level[..., 0]
-
-    @property
-    def sums_of(self) -> tuple[str, ...]:
-        """Of the rows; updates make the coefficients fit other numbers."""
-        return ("rows",)
 
 
 class NuProblem(NamedTuple):
@@ -194,20 +189,30 @@ def step_info(parts: Parts, C: Array, states: tuple, residual: Array, evals: Arr
     value = before.grad[None, :] - states[0].level[:, None]
     slack = parts.high * jnp.maximum(value, 0) + parts.low * jnp.minimum(value, 0)
     sum_weight = jnp.maximum(C * jnp.sum(before.weight), jnp.finfo(value.dtype).tiny)
-    change = after.coef - before.coef
+    change, place = after.coef - before.coef, lax.iota(jnp.int32, before.grad.shape[0])
     return Info(
         loss=jnp.sum(slack) / sum_weight,
         residual=residual,
         progress=jnp.sum(change, axis=0) * (before.grad + after.grad) / 2,
-        index=jnp.where(
-            jnp.any(change != 0, axis=0), lax.iota(jnp.int32, before.grad.shape[0]), -1
-        ),
+        index=jnp.where(jnp.any(change != 0, axis=0), place, -1),
         support=count(jnp.sum(after.coef, axis=0) != 0),
         evals=evals,
     )
 
 
-class NuSolver(Solver):
+@node
+class NuOptions(AllRowsSolver):
+    """What all the problems take by name."""
+
+    _: KW_ONLY
+    tol: float | None = positive(default=None)
+    working_set: int | None = None
+    memory: int | None = between(0, 2**62, default=None)
+    rounds: float = 2000.0
+    start: Array | None = None
+
+
+class NuSolver(NuOptions):
     """The solver of one of the problems, which is a subclass."""
 
     form: str  # "nu_svc", "one_class" or "nu_svr"
@@ -215,25 +220,16 @@ class NuSolver(Solver):
     nu: Any
     C: Any = 1.0
     kernel: Kernel
-    tol: Any
-    working_set: int | None
-    memory: int | None
-    rounds: Any
-    start: Array | None
+    targets: Any = None
 
-    needs_all_rows = True
-    sampler = whole()
+    usual_tol = 1e-3
 
     def check(self) -> None:
         known = number("nu", self.nu)
         if known is not None and not 0 < known <= 1:
             raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
         check_start(self.start)
-        blocks.check_options(self.working_set, self.memory, self.rounds)
-
-    @property
-    def iterates_to(self) -> Any:
-        return 1e-3 if self.tol is None else self.tol
+        blocks.check_options(self.working_set, self.rounds)
 
     def layout(self, data: Batch) -> Batch:
         return self.kernel.layout(data)
@@ -268,14 +264,14 @@ class NuSolver(Solver):
         dual = DualState(jnp.zeros((k, n), dtype), grad, jnp.zeros(n, dtype), sums, weight)
         working = blocks.init_working_set(data, self.working_set)
         inner = DecompositionState(dual, working, jnp.full((), jnp.inf, dtype))
-        return stop_gradients(NuState(inner, jnp.zeros(k, dtype)))
+        return lax.stop_gradient(NuState(inner, jnp.zeros(k, dtype)))
 
     def update(self, state: NuState, batch: Batch) -> tuple[NuState, Info]:
         dtype, one_class = state.level.dtype, self.form == "one_class"
         numbers = self.nu, self.C, self.kernel, self.start, self.iterates_to
-        nu, C, kernel, start, tol = stop_gradients(cast(numbers, dtype))
+        nu, C, kernel, start, tol = lax.stop_gradient(cast(numbers, dtype))
         y, limits = batch.y.astype(dtype), (self.working_set, self.memory, self.rounds)
-        state, x, y = stop_gradients((state, kernel.layout(batch).x, y))
+        state, x, y = lax.stop_gradient((state, kernel.layout(batch).x, y))
         weight = state.inner.dual.weight
         parts = make_parts(self.form, nu, C, y, weight)
         qp = NuProblem(kernel, parts, start)

@@ -41,6 +41,9 @@ class OnlineSolver(Solver):
     """
 
     scale: Any = None  # t -> factor of the model, for functions stored up to a factor; None: 1
+    sampler: Any = uniform(1)
+    residual_of = "batch"
+    targets: Any = "labels"
 
     @property
     def space(self) -> Space:
@@ -73,18 +76,6 @@ class OnlineSolver(Solver):
     def needs_all_rows(self) -> bool:
         return self.space.needs_all_rows
 
-    @property
-    def sampler(self) -> Any:
-        return uniform(1)
-
-    @property
-    def residual_of(self) -> str:
-        return "batch"
-
-    @property
-    def targets(self) -> Any:
-        return "labels"
-
     def layout(self, data: Batch) -> Batch:
         return self.space.layout(data)
 
@@ -96,9 +87,8 @@ class OnlineSolver(Solver):
         step, score = drawn(batch, space.needs_all_rows), space.evaluate(state.f, batch)
         count = jnp.maximum(jnp.sum((step.weight > 0).astype(step.weight.dtype)), 1)
         share = step.weight / count
-        numbers, move = self.rule(
-            state.rule, score, step, share, lambda: space.gram(batch), state.t
-        )
+        gram = lambda: space.gram(batch)
+        numbers, move = self.rule(state.rule, score, step, share, gram, state.t)
         coef = jnp.where(step.weight > 0, move.coef, jnp.zeros_like(move.coef))
         f = space.add(state.f, move.shrink, coef, batch)
         f = jax.tree.map(lambda new, old: new.astype(old.dtype), f, state.f)
@@ -181,9 +171,8 @@ class PegasosSolver(OnlineSolver):
         s = score
         threshold = self.lam * t.astype(s.dtype)  # lam (t - 1) with t from 1
         violates = batch.y * s < threshold
-        score = jnp.where(
-            t > 0, s / jnp.where(t > 0, threshold, jnp.ones_like(threshold)), jnp.zeros_like(s)
-        )
+        safe = jnp.where(t > 0, threshold, jnp.ones_like(threshold))
+        score = jnp.where(t > 0, s / safe, jnp.zeros_like(s))
         violates = jnp.where(t > 0, violates, jnp.ones_like(violates))
         coef = jnp.where(violates, batch.y * share, jnp.zeros_like(s))
         return (), Move(jnp.zeros((), s.dtype), coef, hinge.value(score, batch.y))

@@ -10,29 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..numerics import argmax_value, fast_max, index_row, two_sum
-from ..types import Array, Quadratic
+from ..types import Array
 from .dual_qp import Dual, gain_down, gain_up
-
-
-def _upper(coef: Array, bounds: Quadratic, i: Array) -> Array:
-    """The upper limit of a step of coefficient i.
-
-    It is the coefficient's bound, or 0 where l1_i > 0 puts a kink there.
-    """
-    high = index_row(bounds.high, i)
-    return (
-        high
-        if bounds.l1 is None
-        else jnp.where((coef < 0) & (index_row(bounds.l1, i) > 0), 0, high)
-    )
-
-
-def _lower(coef: Array, bounds: Quadratic, i: Array) -> Array:
-    """The lower limit of a step of coefficient i."""
-    low = index_row(bounds.low, i)
-    return (
-        low if bounds.l1 is None else jnp.where((coef > 0) & (index_row(bounds.l1, i) > 0), 0, low)
-    )
 
 
 def snap_to_bound(new: Array, old: Array, low: Array, high: Array) -> Array:
@@ -106,12 +85,18 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
     row_i, gain_difference = row(i), up - gain_down(dual)
     scale = index_row(diag, i) + diag
     curvature = _curvature(scale - 2 * row_i, scale)
-    j, _ = argmax_value(
-        jnp.where(gain_difference > 0, gain_difference * gain_difference / curvature, -1)
-    )
+    gain = jnp.where(gain_difference > 0, gain_difference * gain_difference / curvature, -1)
+    j, _ = argmax_value(gain)
     row_j = row(j)
     a, b = index_row(coef, i), index_row(coef, j)
-    upper, lower = _upper(a, bounds, i), _lower(b, bounds, j)
+
+    def end(bound, k, is_beyond):
+        """The bound of a coefficient, or 0 where l1 > 0 puts a kink before it."""
+        if bounds.l1 is None:
+            return index_row(bound, k)
+        return jnp.where(is_beyond & (index_row(bounds.l1, k) > 0), 0, index_row(bound, k))
+
+    upper, lower = end(bounds.high, i, a < 0), end(bounds.low, j, b > 0)
     free_step = jnp.maximum(index_row(gain_difference, j) / index_row(curvature, j), 0)
     ends = (lower, upper)
     limits = tuple((index_row(bounds.low, k), index_row(bounds.high, k)) for k in (i, j))
@@ -122,11 +107,8 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
     for k, value in ((i, new_a), (j, new_b)):
         coef = lax.dynamic_update_index_in_dim(coef, value, k, 0)
     dual = dual._replace(coef=coef, grad=grad + change)
-    return (
-        dual,
-        sum_error + (by[0] + by[1]),
-        SmoStep(index, by, jnp.maximum(fast_max(gain_difference), 0), change),
-    )
+    gap = jnp.maximum(fast_max(gain_difference), 0)
+    return dual, sum_error + (by[0] + by[1]), SmoStep(index, by, gap, change)
 
 
 def part_pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
@@ -200,21 +182,15 @@ def coordinate_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, 
     t = jnp.minimum(rate / curvature, room)
     i, gain = argmax_value(jnp.where(rate > 0, t * (rate - t * curvature / 2), -1))
     old = index_row(coef, i)
-    new = snap_to_bound(
-        index_row(coef + sign * t, i), old, index_row(bounds.low, i), index_row(bounds.high, i)
-    )
+    limits = index_row(bounds.low, i), index_row(bounds.high, i)
+    new = snap_to_bound(index_row(coef + sign * t, i), old, *limits)
     new = jnp.where(index_row(rate / curvature >= room, i), index_row(end, i), new)
     by = jnp.where(gain > 0, new, old) - old
     change = -by * row(i)
-    dual = dual._replace(
-        coef=coef.at[i].set(jnp.where(gain > 0, new, old), mode="promise_in_bounds"),
-        grad=grad + change,
-    )
-    return (
-        dual,
-        sum_error,
-        SmoStep(jnp.stack([i, i]), jnp.stack([by, jnp.zeros_like(by)]), fast_max(rate), change),
-    )
+    new_coef = coef.at[i].set(jnp.where(gain > 0, new, old), mode="promise_in_bounds")
+    index, by = jnp.stack([i, i]), jnp.stack([by, jnp.zeros_like(by)])
+    step = SmoStep(index, by, fast_max(rate), change)
+    return dual._replace(coef=new_coef, grad=grad + change), sum_error, step
 
 
 STEPS = {"free": pair_step, "none": coordinate_step, "parts": part_pair_step}
@@ -229,29 +205,6 @@ class Solved(NamedTuple):
     steps: Array  # ()  int32, steps made
     gap: Array  # ()  violation before the last step; inf if none was made
     changed: Array  # ()  bool, the last step changed a coefficient; true if none was made
-
-    def goes_on(self, tol: Array, max_steps: Array | int) -> Array:
-        """Whether another step is to be made, () bool."""
-        return (self.gap > tol) & self.changed & (self.steps < max_steps)
-
-
-def no_steps(dual: Dual, sum_error: Array, compensation: Array | None = None) -> Solved:
-    """Before the first step, with arguments as of `solve`."""
-    infinite, zero = jnp.full((), jnp.inf, dual.grad.dtype), jnp.zeros((), jnp.int32)
-    return Solved(dual, compensation, sum_error, zero, infinite, jnp.ones((), bool))
-
-
-def make_step(row: Callable, at: Solved, bias: str) -> Solved:
-    """One more step; `row` is as of `pair_step`."""
-    dual = at.dual
-    if at.compensation is not None:
-        dual = dual._replace(grad=dual.grad + at.compensation)
-    new, sum_error, step = STEPS[bias](row, dual, at.sum_error)
-    rounding = None
-    if at.compensation is not None:
-        grad, rounding = two_sum(at.dual.grad, at.compensation, step.change)
-        new = new._replace(grad=grad)
-    return Solved(new, rounding, sum_error, at.steps + 1, step.gap, jnp.any(step.by != 0))
 
 
 @jax.named_scope("solve_pairs")
@@ -278,9 +231,18 @@ def solve(
         compensation: (q,) the rounding errors of `dual.grad`, which is then summed with
             compensation; None: summed without, for sets whose derivative is not kept.
     """
-    row = lambda i: index_row(gram, i)
-    return lax.while_loop(
-        lambda at: at.goes_on(tol, max_steps),
-        lambda at: make_step(row, at, bias),
-        no_steps(dual, sum_error, compensation),
-    )
+
+    def step(at: Solved) -> Solved:
+        own, rounding = at.dual, at.compensation
+        if rounding is not None:
+            own = own._replace(grad=own.grad + rounding)
+        new, sum_error, made = STEPS[bias](lambda i: index_row(gram, i), own, at.sum_error)
+        if rounding is not None:
+            grad, rounding = two_sum(at.dual.grad, rounding, made.change)
+            new = new._replace(grad=grad)
+        return Solved(new, rounding, sum_error, at.steps + 1, made.gap, jnp.any(made.by != 0))
+
+    infinite, zero = jnp.full((), jnp.inf, dual.grad.dtype), jnp.zeros((), jnp.int32)
+    begin = Solved(dual, compensation, sum_error, zero, infinite, jnp.ones((), bool))
+    goes_on = lambda at: (at.gap > tol) & at.changed & (at.steps < max_steps)
+    return lax.while_loop(goes_on, step, begin)

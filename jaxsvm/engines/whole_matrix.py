@@ -17,7 +17,6 @@ from ..numerics import accum_dtype, dot, map_sharing
 from ..types import Array
 from .dual_qp import (
     PATIENCE,
-    Dual,
     DualState,
     Idle,
     centre,
@@ -25,7 +24,7 @@ from .dual_qp import (
     never_idle,
     shift_grad,
 )
-from .smo_step import no_steps, solve
+from .smo_step import solve
 
 STEPS = 2000  # least number of steps between two looks at the residual
 MAX_ROWS = 2048  # rows up to which steps on the whole matrix are as fast as blocks
@@ -99,78 +98,37 @@ def solve_matrix(
     constant = qp.dual_from_diag(state, diag, y)  # its bounds and curvature
     if constant.bounds.l2 is not None:
         gram = gram + jnp.diag(constant.bounds.l2)
-    task = Pairs(qp, tol, max_steps, y, constant, stop, bias)
 
-    def solve_and_check(run):
+    def solve_and_check(run: Run) -> Run:
         """Look at the residual; if it is too large, make steps until the violation is small."""
-        run = task.look(run)
-        start = run.inner
-        sums = start.dual, start.sum_error, run.tol, bias, run.limit, start.compensation
-        return task.conclude(run._replace(inner=solve(gram, *sums)))._replace(**NO_STEPS)
+        centred, shift = centre(qp, run.state, constant.at_state(run.state), bias)
+        dual = constant.at_state(centred)
+        residual = qp.residual(dual, run.state.weight, y, stop, bias, tol)
+        idle = count_idle(run.idle, residual)
+        step_tol = residual.goal if stop == "kkt" else 0.1 * residual.kkt
+        unfinished = residual.unsolved & (idle.looks < PATIENCE)
+        most = jnp.minimum(max_steps - run.steps, max(STEPS, 2 * y.shape[0]))
+        limit = jnp.where(unfinished, most, 0).astype(jnp.int32)
+        uncompensated = dual._replace(grad=centred.grad)
+        sums = run.state.sum_error, centred.compensation
+        end: Any = solve(gram, uncompensated, sums[0], step_tol, bias, limit, sums[1])
+        ends = end.dual.grad, end.compensation, end.sum_error
+        new = DualState(end.dual.coef, *ends, run.state.weight)
+        is_due = (end.steps > 1) | ((end.steps == 1) & end.changed)
+        steps = run.steps + end.steps
+        return Run(shift_grad(new, shift), steps, idle, residual.value, is_due)
 
-    end = lax.while_loop(lambda run: run.is_due, solve_and_check, task.begin(state))
+    infinite, yes = jnp.full((), jnp.inf, y.dtype), jnp.ones((), bool)
+    begin = Run(state, jnp.zeros((), jnp.int32), never_idle(y.dtype), infinite, yes)
+    end = lax.while_loop(lambda run: run.is_due, solve_and_check, begin)
     return end.state, end.residual, end.steps
 
 
 class Run(NamedTuple):
-    """A run of steps on pairs of all rows, with the steps since the last look."""
+    """A run of steps on pairs of all rows."""
 
     state: DualState  # at the last look
     steps: Array  # ()  int32, until then
     idle: Idle
     residual: Array  # ()  at the last look
-    is_due: Array  # ()  bool, a look comes next
-    inner: Any = None  # `Solved`
-    tol: Any = None  # ()  violation at which the next look is due
-    limit: Any = None  # ()  int32, steps after which it is
-    shift: Any = None  # ()  what `centre` has subtracted
-
-
-NO_STEPS: dict[str, Any] = dict.fromkeys(("inner", "tol", "limit", "shift"))
-
-
-class Pairs(NamedTuple):
-    """What is constant during a run."""
-
-    qp: Any  # Problem, or `nu_qp.NuProblem`
-    tol: Array
-    max_steps: Array | int
-    y: Array
-    constant: Dual  # its bounds and curvature
-    stop: str
-    bias: str
-
-    def begin(self, state: DualState) -> Run:
-        """Before the first look."""
-        dtype, zero = self.y.dtype, jnp.zeros((), jnp.int32)
-        infinite, yes = jnp.full((), jnp.inf, dtype), jnp.ones((), bool)
-        return Run(state, zero, never_idle(dtype), infinite, yes)
-
-    def look(self, run: Run) -> Run:
-        """The residual, and how far to go until the next look; not at all at the solution."""
-        centred, shift = centre(self.qp, run.state, self.constant.at_state(run.state), self.bias)
-        dual = self.constant.at_state(centred)
-        residual = self.qp.residual(dual, run.state.weight, self.y, self.stop, self.bias, self.tol)
-        idle = count_idle(run.idle, residual)
-        step_tol = residual.goal if self.stop == "kkt" else 0.1 * residual.kkt
-        unfinished = residual.unsolved & (idle.looks < PATIENCE)
-        most = jnp.minimum(self.max_steps - run.steps, max(STEPS, 2 * self.y.shape[0]))
-        limit = jnp.where(unfinished, most, 0).astype(jnp.int32)
-        uncompensated = dual._replace(grad=centred.grad)
-        inner = no_steps(uncompensated, run.state.sum_error, centred.compensation)
-        no = jnp.zeros((), bool)
-        return Run(run.state, run.steps, idle, residual.value, no, inner, step_tol, limit, shift)
-
-    def conclude(self, run: Run) -> Run:
-        """After the steps; a look is due if they have changed something."""
-        end = run.inner
-        state = run.state._replace(
-            coef=end.dual.coef,
-            grad=end.dual.grad,
-            compensation=end.compensation,
-            sum_error=end.sum_error,
-        )
-        progress = (end.steps > 1) | ((end.steps == 1) & end.changed)
-        return run._replace(
-            state=shift_grad(state, run.shift), steps=run.steps + end.steps, is_due=progress
-        )
+    is_due: Array  # ()  bool, a look comes next, as the last steps have changed something

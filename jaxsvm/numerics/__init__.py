@@ -28,6 +28,7 @@ from .normal_equations import cholesky as cholesky
 from .normal_equations import preconditioner as preconditioner
 from .normal_equations import solve_normal as solve_normal
 from .normal_equations import sparsely_weighted_gram as sparsely_weighted_gram
+from .normal_equations import split_constant as split_constant
 from .normal_equations import symmetric as symmetric
 from .normal_equations import system_for as system_for
 from .normal_equations import weighted_gram as weighted_gram
@@ -72,6 +73,8 @@ from .sharding import shards as shards
 from .sharding import split_rows as split_rows
 from .sparse_products import can_be_packed as can_be_packed
 from .sparse_products import pack_rows as pack_rows
+from .sparse_products import put_row as put_row
+from .sparse_products import row_at as row_at
 from .sparse_products import row_loops as row_loops
 from .water_filling import WaterFill as WaterFill
 from .water_filling import one_level as one_level

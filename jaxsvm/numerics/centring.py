@@ -57,9 +57,8 @@ class CentredRows:
         """The rows with values of `dtype`."""
         if dtype == self.dtype:
             return self
-        return dataclasses.replace(
-            self, value=self.value.astype(dtype), sqnorm=self.sqnorm.astype(dtype)
-        )
+        value, sqnorm = self.value.astype(dtype), self.sqnorm.astype(dtype)
+        return dataclasses.replace(self, value=value, sqnorm=sqnorm)
 
     def __getitem__(self, rows: Any) -> CentredRows:
         return dataclasses.replace(self, value=self.value[rows], sqnorm=self.sqnorm[rows])
@@ -177,9 +176,8 @@ def sqdist_of(x: CentredRows, z: CentredRows, factors: Array | None = None) -> A
         return lax.map(lambda row: sqnorms(scale[None, :] * (z.value - row[None, :])), x.value)
     if root is not None:
         x, z = _times(x, root), _times(z, root)
-    return distances(
-        cross_products(x.value, z.value), x.sqnorm[:, None], z.sqnorm[None, :], x.shape[-1]
-    )
+    product = cross_products(x.value, z.value)
+    return distances(product, x.sqnorm[:, None], z.sqnorm[None, :], x.shape[-1])
 
 
 def _times(x: CentredRows, scale: Array) -> CentredRows:

@@ -15,7 +15,7 @@ def in_double(fn: Callable) -> Callable:
 
     It works where 64-bit types are off, too, inside of `jit`, `scan` and `vmap`. Under `vmap` calls
     are sequential: JAX's rules for batches would write float32 into a float64 program. There are no
-    derivatives; pass `stop_gradients` of the arguments.
+    derivatives; pass `lax.stop_gradient` of the arguments.
 
     Args:
         fn: a function of a dtype and of pytrees. Floating numbers are float64 in it, and its

@@ -25,10 +25,6 @@ def running_mean(mean: Any, compensation: Any, value: Any, share: Array) -> tupl
     Returns:
         The new mean and its rounding errors.
     """
-    sums = jax.tree.map(
-        lambda m, low, v: two_sum(m, low, share.astype(m.dtype) * (v - m - low)),
-        mean,
-        compensation,
-        value,
-    )
+    add = lambda m, low, v: two_sum(m, low, share.astype(m.dtype) * (v - m - low))
+    sums = jax.tree.map(add, mean, compensation, value)
     return jax.tree.transpose(jax.tree.structure(mean), jax.tree.structure((0, 0)), sums)

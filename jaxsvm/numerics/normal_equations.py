@@ -32,6 +32,11 @@ def affine_transpose(u: Array, x: Array | SparseRows, constant: bool) -> Array:
     return jnp.concatenate([combined, jnp.sum(u)[None]]) if constant else combined
 
 
+def split_constant(v: Array, constant: bool) -> tuple[Array, Array]:
+    """The weights (..., d), and that of the constant (...), 0 where there is none."""
+    return (v[..., :-1], v[..., -1]) if constant else (v, jnp.zeros(v.shape[:-1], v.dtype))
+
+
 def symmetric(product: Callable) -> Callable:
     """A symmetric linear map (n,) -> (n,), with its derivatives and its transpose: itself.
 

@@ -26,17 +26,13 @@ def dot(a: Array | SparseRows, b: Array | SparseRows) -> Array:
         b: (d, m) or (d,); (d, m) may be `SparseRows`, the other factor must then be dense.
     """
     if isinstance(a, SparseRows):
-        return (
-            sparse_products.gather(a, b, jnp.multiply)
-            if a.rows is None or b.ndim > 1
-            else sparse_products.scores(a, b)
-        )
+        if a.rows is None or b.ndim > 1:
+            return sparse_products.gather(a, b, jnp.multiply)
+        return sparse_products.scores(a, b)
     if isinstance(b, SparseRows):
-        return (
-            sparse_products.scatter(a, b)
-            if b.rows is None or a.ndim > 1
-            else sparse_products.added(jnp.zeros(b.columns, a.dtype), a, b)
-        )
+        if b.rows is None or a.ndim > 1:
+            return sparse_products.scatter(a, b)
+        return sparse_products.added(jnp.zeros(b.columns, a.dtype), a, b)
     return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
@@ -92,9 +88,8 @@ def l1_distances(x: Array | SparseRows, z: Array | SparseRows) -> Array:
     if isinstance(x, SparseRows) or isinstance(z, SparseRows):
         # A column that x does not name contributes |z_c|: sum over all columns, then correct the
         # named ones.
-        l1_norm = lambda a: jnp.sum(
-            jnp.abs(a.materialize().value if isinstance(a, SparseRows) else a), axis=1
-        )
+        values = lambda a: a.materialize().value if isinstance(a, SparseRows) else a
+        l1_norm = lambda a: jnp.sum(jnp.abs(values(a)), axis=1)
         correction = _pairs(x, z, lambda v, w: jnp.abs(v - w) - jnp.abs(v) - jnp.abs(w))
         total_size = l1_norm(x)[:, None] + l1_norm(z)[None, :]
         # Between equal rows only rounding is left.
@@ -158,11 +153,8 @@ def _pairs(x: Array | SparseRows, z: Array | SparseRows, fn: Callable) -> Array:
     x, z = x.materialize(), z.materialize()
     if x.shape[0] > z.shape[0]:
         return _pairs(z, x, fn).T
-    return blocked(
-        lambda rows: sparse_products.gather(z, rows.toarray().T, fn).T,
-        x,
-        max(1, _DENSE // x.columns),
-    )
+    of_block = lambda rows: sparse_products.gather(z, rows.toarray().T, fn).T
+    return blocked(of_block, x, max(1, _DENSE // x.columns))
 
 
 def accum_dtype(x: Array | SparseRows) -> jnp.dtype:
@@ -180,9 +172,8 @@ def above_rounding(distance: Array, total: Array, columns: int) -> Array:
 
     Where the sum is not finite they are unchanged: a NaN must not become 0.
     """
-    return jnp.where(
-        (distance > rounding(columns, distance.dtype) * total) | ~(total < jnp.inf), distance, 0
-    )
+    is_above = distance > rounding(columns, distance.dtype) * total
+    return jnp.where(is_above | ~(total < jnp.inf), distance, 0)
 
 
 def sqnorms(x: Array | SparseRows) -> Array:
@@ -244,9 +235,8 @@ def fold_rows(fn: Callable, total: Any, rows: Any, block: int) -> Any:
         block: maximum number of rows per block, > 0.
     """
     is_sparse = lambda part: isinstance(part, SparseRows)
-    rows = jax.tree.map(
-        lambda part: part.materialize() if is_sparse(part) else part, rows, is_leaf=is_sparse
-    )
+    plain = lambda part: part.materialize() if is_sparse(part) else part
+    rows = jax.tree.map(plain, rows, is_leaf=is_sparse)
     n = jax.tree.leaves(rows)[0].shape[0]
     count = max(-(-n // block), 1)
     size = -(-n // count)

@@ -78,9 +78,8 @@ def _search_blocks(blocks: Array, ends: Array, target: Array) -> Array:
     """The first row at which the cumulative sum of the shares exceeds the target."""
     block = count(ends <= target)
     within = jnp.cumsum(index_row(blocks, block))
-    remainder = _below(
-        target - jnp.where(block > 0, index_row(ends, jnp.maximum(block - 1, 0)), 0), within[-1]
-    )
+    before = jnp.where(block > 0, index_row(ends, jnp.maximum(block - 1, 0)), 0)
+    remainder = _below(target - before, within[-1])
     return block * BLOCK + count(within <= remainder)
 
 
@@ -111,11 +110,8 @@ def norm(w: Array) -> Array:
     It is computed by a dot product, which compiles to faster loops than a sum.
     """
     square = dot(w, w)
-    return jnp.where(
-        square == 0,
-        jnp.zeros_like(square),
-        jnp.sqrt(jnp.where(square == 0, jnp.ones_like(square), square)),
-    )
+    root = jnp.sqrt(jnp.where(square == 0, jnp.ones_like(square), square))
+    return jnp.where(square == 0, jnp.zeros_like(square), root)
 
 
 def rounding_of_sums(coef: Array, diag: Array) -> Array:

@@ -31,23 +31,16 @@ def gather(x: SparseRows, b: Any, fn: Callable) -> Array:
         at = lambda a: lax.dynamic_index_in_dim(a, k, 1, keepdims=False)
         return total + fn(at(x.value)[:, None], b.at[at(x.index)].get(mode="promise_in_bounds"))
 
-    return lax.fori_loop(
-        0,
-        x.value.shape[1],
-        add,
-        jnp.zeros((x.shape[0], b.shape[1]), jnp.result_type(x.dtype, b.dtype)),
-    )
+    zero = jnp.zeros((x.shape[0], b.shape[1]), jnp.result_type(x.dtype, b.dtype))
+    return lax.fori_loop(0, x.value.shape[1], add, zero)
 
 
 def scatter(a: Any, x: SparseRows) -> Array:
     """sum_i a_i x_i, (n,) or (m, n), (n, d) -> (d,) or (m, d)."""
     a, x = jnp.asarray(a), x.materialize()
     if a.ndim == 1:
-        return (
-            jnp.zeros(x.columns, a.dtype)
-            .at[x.index]
-            .add(a[:, None] * x.value, mode="promise_in_bounds")
-        )
+        zero = jnp.zeros(x.columns, a.dtype)
+        return zero.at[x.index].add(a[:, None] * x.value, mode="promise_in_bounds")
 
     def add(k, total):
         at = lambda v: lax.dynamic_index_in_dim(v, k, 1, keepdims=False)
@@ -76,9 +69,8 @@ def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
         shared_rows = not (is_batched[-1].index or is_batched[-1].value)
         sequential = shared_rows and size >= MIN_LANES and args[-1].rows.shape[-1] >= MIN_ROWS
         axes = jax.tree.map(lambda b: 0 if b else None, tuple(is_batched))
-        return jax.vmap(map_on_cpu(single) if sequential else batched, axes, axis_size=size)(
-            *args
-        ), True
+        lane = map_on_cpu(single) if sequential else batched
+        return jax.vmap(lane, axes, axis_size=size)(*args), True
 
     return call(*args)
 
@@ -93,29 +85,32 @@ def walk_row(
     width = x.value.shape[1]
     turn = turn if width % LANE_WIDTH == 0 else 1
     index, value = x.index.reshape(-1), x.value.reshape(-1)
-    row = _at(x.rows, i).astype(jnp.uint32)  # unsigned: XLA adds no handling of negative indices
-    first = row * width if x.offsets is None else _at(x.offsets, row).astype(jnp.uint32)
-    last = first + jnp.where(live, _at(x.length, row), 0).astype(jnp.uint32)
+    row = row_at(x.rows, i).astype(jnp.uint32)  # unsigned: XLA adds no handling of negative indices
+    first = row * width if x.offsets is None else row_at(x.offsets, row).astype(jnp.uint32)
+    last = first + jnp.where(live, row_at(x.length, row), 0).astype(jnp.uint32)
 
     def some(carry):
         place, carry = carry
-        columns, values = (
-            lax.dynamic_slice(a, (place,), (turn,), allow_negative_indices=False)
-            for a in (index, value)
-        )
-        return place + turn, one(
-            carry, [(columns[u].astype(jnp.uint32), values[u]) for u in range(turn)]
-        )
+        at = lambda a: lax.dynamic_slice(a, (place,), (turn,), allow_negative_indices=False)
+        columns, values = at(index), at(value)
+        entries = [(columns[u].astype(jnp.uint32), values[u]) for u in range(turn)]
+        return place + turn, one(carry, entries)
 
     return lax.while_loop(lambda carry: carry[0] < last, some, (first, start))[1]
 
 
-def _at(a: Any, i: Array) -> Array:
+def row_at(a: Any, i: Array) -> Array:
+    """Row i of an array, i an unsigned integer."""
     size = (1, *a.shape[1:])
-    return lax.dynamic_slice(a, _row_start(a, i), size, allow_negative_indices=False)[0]
+    return lax.dynamic_slice(a, _start(a, i), size, allow_negative_indices=False)[0]
 
 
-def _row_start(a: Any, i: Array) -> tuple[Array, ...]:
+def put_row(a: Array, i: Array, value: Array) -> Array:
+    """The array with another row i, an unsigned integer; in place in a loop that reads it after."""
+    return lax.dynamic_update_slice(a, value[None], _start(a, i), allow_negative_indices=False)
+
+
+def _start(a: Any, i: Array) -> tuple[Array, ...]:
     return (i, *[jnp.zeros_like(i)] * (a.ndim - 1))
 
 
@@ -132,10 +127,9 @@ def scores(x: SparseRows, w: Array) -> Array:
 
     def walk(w, x):
         def score(i, out):
-            one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])
-            return lax.dynamic_update_slice(
-                out, walk_row(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)[None], (i,)
-            )
+            one = lambda total, some: total + _in_pairs([v * row_at(w, c) for c, v in some])
+            total = walk_row(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)
+            return lax.dynamic_update_slice(out, total[None], (i,))
 
         return lax.fori_loop(0, x.rows.shape[0], score, jnp.zeros(x.rows.shape[0], w.dtype))
 
@@ -156,7 +150,7 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
 
     def walk(w, coef, x, skip=True):
         def add(i, w):
-            c = _at(coef, i.astype(jnp.uint32))
+            c = row_at(coef, i.astype(jnp.uint32))
             # With more numbers at once, XLA does not treat the loop as small.
             return walk_row(x, i, c != 0 if skip else True, _adding(c), w, LANE_WIDTH // 2)
 
@@ -166,9 +160,8 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
     # skipped.
     together = functools.partial(walk, skip=False)
     plain = lambda w, coef, x: w + scatter(coef, x)
-    return lax.platform_dependent(
-        w, coef, x, cpu=functools.partial(_walked, walk, together), default=plain
-    )
+    on_cpu = functools.partial(_walked, walk, together)
+    return lax.platform_dependent(w, coef, x, cpu=on_cpu, default=plain)
 
 
 @added.defjvp
@@ -223,7 +216,7 @@ def row_loops(x: Any) -> tuple[Callable, Callable]:
         x = dataclasses.replace(x, rows=jnp.arange(x.shape[0], dtype=jnp.int32))
 
     def dot_row(i, w):
-        one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])
+        one = lambda total, some: total + _in_pairs([v * row_at(w, c) for c, v in some])
         return walk_row(x, i, True, one, jnp.zeros(w.shape[1:], w.dtype), LANE_WIDTH)
 
     return dot_row, lambda i, c, w, live: walk_row(x, i, live, _adding(c), w, LANE_WIDTH)
@@ -239,9 +232,7 @@ def _adding(c: Array) -> Callable:
 
     def one(w, some):
         for column, value in some:
-            sum_ = (_at(w, column) + c * value)[None]
-            start = _row_start(w, column)
-            w = lax.dynamic_update_slice(w, sum_, start, allow_negative_indices=False)
+            w = put_row(w, column, row_at(w, column) + c * value)
         return w
 
     return one

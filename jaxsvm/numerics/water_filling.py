@@ -5,7 +5,7 @@ The ground is one basin, or two that share the volume.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +84,7 @@ def one_level(
         row is under water.
     """
     responses, volume, weight = _prepare(responses, volume, weight)
-    c, v, w, guess = _no_gradients((responses, volume, weight, start))
+    c, v, w, guess = lax.stop_gradient((responses, volume, weight, start))
     edge, level, mass = map_on_cpu(_solve_level)(c, v, w, guess)
     slopes = _level_derivatives(c, edge, level - c, mass, w)
     level = _with_derivatives(level, slopes, (responses, volume, weight))
@@ -131,14 +131,12 @@ def two_levels(
         ICML 2012, section 4, algorithm 3 (there by divide and conquer).
     """
     responses, volume, weight = _prepare(responses, volume, weight)
-    c, v, w, y, start = _no_gradients((responses, volume, weight, y, start))
+    c, v, w, y, start = lax.stop_gradient((responses, volume, weight, y, start))
     left, right, both = map_on_cpu(_bracket)(c, v, w, y, start)
     best = _either(left.level >= right.level, left, right)
     slope_drop = left.slope - right.slope
-    # Mix the pieces so that both classes have equal weight.
-    right_share = jnp.where(
-        slope_drop > 0, left.slope / jnp.where(slope_drop > 0, slope_drop, 1), 0
-    )
+    over_drop = lambda a: jnp.where(slope_drop > 0, a / jnp.where(slope_drop > 0, slope_drop, 1), 0)
+    right_share = over_drop(left.slope)  # both classes have equal weight then
     # under water are the rows of a piece at its own bias
     depth = lambda piece: piece.at(best.bias) - (c + y * best.bias)
     parts = [
@@ -149,10 +147,8 @@ def two_levels(
     variables = responses, volume, weight
     level = _with_derivatives(best.level, slopes, variables)
     # The bias where the two pieces meet, or of a plateau its midpoint.
-    by_drop = lambda a, b: jnp.where(
-        slope_drop > 0, (b - a) / jnp.where(slope_drop > 0, slope_drop, 1), 0
-    )
-    meeting = _with_derivatives(best.bias, jax.tree.map(by_drop, *parts), variables)
+    by_drop = jax.tree.map(lambda a, b: over_drop(b - a), *parts)
+    meeting = _with_derivatives(best.bias, by_drop, variables)
     plateau = _middle(responses, y, best._replace(level=level), w)
     bias = jnp.where(best.slope == 0, plateau, meeting)
     level = jnp.where(both, level, jnp.inf)
@@ -173,22 +169,8 @@ class _Piece(NamedTuple):
         return self.level + self.slope * (bias - self.bias)
 
 
-class _Search(NamedTuple):
-    """A bracket of the best bias; an end that is not known yet is infinite."""
-
-    left: _Piece  # slope >= 0
-    right: _Piece  # slope <= 0
-    stride: Array  # ()
-    rounds: Array  # ()  int32
-    done: Array  # ()  bool
-
-
 def _either(first: Array, a: _Piece, b: _Piece) -> _Piece:
     return jax.tree.map(lambda a, b: jnp.where(first, a, b), a, b)
-
-
-def _no_gradients(tree: Any) -> Any:
-    return jax.tree.map(lax.stop_gradient, tree)
 
 
 def _prepare(responses: Array, volume: Scalar, weight: Array | None) -> tuple[Array, Array, Array]:
@@ -213,7 +195,8 @@ def _bracket(
         return _Piece(bias, level, (positive - negative) / (positive + negative), mass, edge)
 
     def should_continue(search):
-        return both & ~search.done & (search.rounds < ROUNDS)
+        *_, rounds, done = search
+        return both & ~done & (rounds < ROUNDS)
 
     def narrow(search):
         left, right, stride, rounds, _ = search
@@ -231,29 +214,19 @@ def _bracket(
         room = 4 * jnp.finfo(c.dtype).eps * jnp.maximum(jnp.abs(bound), jnp.abs(bias))
         # The maximum is found if G attains the bound of both pieces, or if the bracket has no float
         # in between.
-        ends = has_bracket & (
-            ((rounds % 3 == 0) & (new.level >= bound - room)) | (right.bias - left.bias <= room)
-        )
+        is_attained = (rounds % 3 == 0) & (new.level >= bound - room)
+        ends = has_bracket & (is_attained | (right.bias - left.bias <= room))
         left, right = _either(new.slope >= 0, new, left), _either(new.slope <= 0, new, right)
-        return _Search(
-            left,
-            right,
-            jnp.where(has_bracket, stride, 2 * stride),
-            rounds + 1,
-            ends | (new.slope == 0),
-        )
+        stride = jnp.where(has_bracket, stride, 2 * stride)
+        return left, right, stride, rounds + 1, ends | (new.slope == 0)
 
     initial_bias, guess, stride = _initial_guess(c, volume, sides, start)
     first = piece_at(initial_bias, guess)
-    ends = [
-        _Piece(*(jnp.full((), a, c.dtype) for a in (end, 0, slope, 0, 0)))
-        for end, slope in ((-jnp.inf, 1), (jnp.inf, -1))
-    ]
-    left, right = (
-        _either(first.slope >= 0, first, ends[0]),
-        _either(first.slope <= 0, first, ends[1]),
-    )
-    search = _Search(left, right, stride, jnp.zeros((), jnp.int32), first.slope == 0)
+    # an end that is not known yet is infinite
+    unknown = lambda *numbers: _Piece(*(jnp.full((), a, c.dtype) for a in (*numbers, 0, 0)))
+    left = _either(first.slope >= 0, first, unknown(-jnp.inf, 0, 1))
+    right = _either(first.slope <= 0, first, unknown(jnp.inf, 0, -1))
+    search = left, right, stride, jnp.zeros((), jnp.int32), first.slope == 0
     left, right, *_ = lax.while_loop(should_continue, narrow, search)
     return left, right, both
 
@@ -263,19 +236,15 @@ def _initial_guess(
 ) -> tuple[Array, Array | None, Array]:
     """The initial bias, level and stride of the search."""
     low = [fast_min(jnp.where(side > 0, c, jnp.inf)) for side in sides]
-    least_stride = (
-        4 * jnp.finfo(c.dtype).eps * (jnp.abs(low[0]) + jnp.abs(low[1])) + jnp.finfo(c.dtype).tiny
-    )
+    limits = jnp.finfo(c.dtype)
+    least_stride = 4 * limits.eps * (jnp.abs(low[0]) + jnp.abs(low[1])) + limits.tiny
     if start is not None:
         bias, level, stride = (jnp.asarray(a, c.dtype) for a in start)
         return bias, level, jnp.maximum(stride, least_stride)
     both = jnp.isfinite(low[0]) & jnp.isfinite(low[1])
     # The optimum for volume 0: rows far above it do not cost precision.
-    return (
-        jnp.where(both, (low[1] - low[0]) / 2, 0),
-        None,
-        volume / pairwise_sum(sides[0] + sides[1]) + least_stride,
-    )
+    stride = volume / pairwise_sum(sides[0] + sides[1]) + least_stride
+    return jnp.where(both, (low[1] - low[0]) / 2, 0), None, stride
 
 
 @jax.jit
@@ -300,9 +269,8 @@ def _solve_level(
     # From a good guess two or three steps suffice. Otherwise solve from the top, in a loop of at
     # most one round: under `vmap` a `cond` would solve every level again.
     first = (guess, *_step(ground, volume, w, guess), jnp.zeros((), jnp.int32))
-    *solved, _, _ = outcome = lax.while_loop(
-        lambda carry: is_unsolved(carry) & (carry[-1] < FEW), refine, first
-    )
+    goes_on = lambda carry: is_unsolved(carry) & (carry[-1] < FEW)
+    *solved, _, _ = outcome = lax.while_loop(goes_on, refine, first)
     from_top = lambda carry: (jnp.zeros((), bool), *_newton_from_top(ground, volume, w))
     return lax.while_loop(lambda carry: carry[0], from_top, (is_unsolved(outcome), *solved))[1:]
 
@@ -327,28 +295,21 @@ def _newton_from_top(ground: Array, volume: Array, w: Array) -> tuple[Array, Arr
     """
     floor = fast_min(jnp.where(w > 0, ground, jnp.inf))
 
-    def newton(level):
+    def fall(carry):
+        level, before, _ = carry
         below = jnp.where(ground < level, w, 0)
         mass = pairwise_sum(below)
         # Sums of heights above the floor: no cancellation, however large the level is.
         height = (volume + pairwise_sum(below * (ground - floor))) / jnp.where(mass > 0, mass, 1)
-        return jnp.where(mass > 0, floor + height, level), mass
-
-    def fall(carry):
-        level, before, _ = carry
-        lower, mass = newton(level)
         shrinks = mass < before  # an equal weight means the same rows
+        lower = jnp.where(mass > 0, floor + height, level)
         return jnp.where(shrinks, lower, level), mass, shrinks
 
-    high = floor + (volume + pairwise_sum(w * jnp.where(w > 0, ground - floor, 0))) / pairwise_sum(
-        w
-    )
-    infinite, tiny = (
-        jnp.full((), a, ground.dtype) for a in (jnp.inf, jnp.finfo(ground.dtype).tiny)
-    )
-    level, mass, _ = lax.while_loop(
-        lambda carry: carry[2], fall, (high, infinite, jnp.ones((), bool))
-    )
+    total = volume + pairwise_sum(w * jnp.where(w > 0, ground - floor, 0))
+    high, infinite = floor + total / pairwise_sum(w), jnp.full((), jnp.inf, ground.dtype)
+    tiny = jnp.full((), jnp.finfo(ground.dtype).tiny, ground.dtype)
+    begin = high, infinite, jnp.ones((), bool)
+    level, mass, _ = lax.while_loop(lambda carry: carry[2], fall, begin)
     # If no row is under water, the rows at the level count, and the edge is just above them.
     above = jnp.where(jnp.abs(level) < tiny, tiny, jnp.nextafter(level, infinite))
     at_level = pairwise_sum(jnp.where(ground <= level, w, 0))

@@ -216,9 +216,8 @@ class budgeted(PointSpace):
         duplicate, _ = argmax_value(jnp.where(f.live, 2 * values - k.diag(f.x), -jnp.inf))
         is_duplicate = index_row(f.live, duplicate) & jnp.all(index_row(f.x, duplicate) == row[0])
         coef = coef + jnp.where(is_duplicate, index_row(f.coef, duplicate), 0)
-        annotate = lambda a, new: jnp.concatenate(
-            [a, jnp.where(is_duplicate, index_row(a, duplicate), new)[None]]
-        )
+        newest = lambda a, new: jnp.where(is_duplicate, index_row(a, duplicate), new)[None]
+        annotate = lambda a, new: jnp.concatenate([a, newest(a, new)])
         points = Points(
             x=f.x,
             sqnorm=f.sqnorm,
@@ -234,9 +233,8 @@ class budgeted(PointSpace):
         grows = ~is_duplicate & ~points.full
         free = jnp.where(is_duplicate, duplicate, jnp.where(coef[0] > 0, f.front, m - 1 - f.back))
         store = lambda: (remove_point(points, free), f.memory)
-        change, memory = lax.cond(
-            is_duplicate | grows, store, lambda: self.maintain.change(k, points, f.memory)
-        )
+        remove = lambda: self.maintain.change(k, points, f.memory)
+        change, memory = lax.cond(is_duplicate | grows, store, remove)
         return apply_change(f._replace(memory=memory, added=f.added + 1), points, change, grows)
 
     def coef(self, f: BudgetedState) -> Array:
@@ -282,9 +280,8 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
     def follow(a, new):
         expand = lambda mask: mask.reshape(-1, *[1] * (a.ndim - 1))
         shifted = jnp.where(expand(shifts & (place == removed)), index_row(a, last), a)
-        shifted = jnp.where(
-            expand(jnp.where(shifts, place == last, place == removed)), jnp.zeros_like(a), shifted
-        )
+        is_free = expand(jnp.where(shifts, place == last, place == removed))
+        shifted = jnp.where(is_free, jnp.zeros_like(a), shifted)
         return jnp.where(expand(is_stored & (place == target)), new, shifted)
 
     # copy the row of `last`, unless another write covers it
@@ -294,12 +291,12 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
     second = jnp.where(shifts & (replaced == last), removed, replaced), row
     first = jax.tree.map(functools.partial(jnp.where, is_stored), new, second)
     second = jax.tree.map(functools.partial(jnp.where, replaces), second, first)
-    third = jax.tree.map(
-        functools.partial(jnp.where, copies_last), (removed, index_row(f.x, last)), first
-    )
+    moved = removed, index_row(f.x, last)
+    third = jax.tree.map(functools.partial(jnp.where, copies_last), moved, first)
     rows = jnp.stack([first[1], second[1], third[1]])
     pending = PendingWrites(jnp.stack([first[0], second[0], third[0]]), rows, sqnorms(rows))
     no_x: Any = None
+    keep = functools.partial(jnp.where, is_stored | replaces)
     return f._replace(
         x=no_x,
         coef=follow(coef[:m], coef[m]),
@@ -307,7 +304,5 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
         annotations=jax.tree.map(lambda a: follow(a[:m], a[m]), points.annotations),
         front=f.front + step + (grows & new_positive).astype(jnp.int32),
         back=f.back - step + (grows & new_negative).astype(jnp.int32),
-        pending=jax.tree.map(
-            functools.partial(jnp.where, is_stored | replaces), pending, f.pending
-        ),
+        pending=jax.tree.map(keep, pending, f.pending),
     )

@@ -62,9 +62,8 @@ class expansion(Space):
             term = lambda: jax.lax.cond(jnp.any(coef != 0), product, none)
         keep = 1 - shrink
         response, compensation = two_sum(keep * f.response, keep * f.compensation, term())
-        return ExpansionState(
-            (keep * f.coef).at[index].add(coef, mode="promise_in_bounds"), response, compensation
-        )
+        new = (keep * f.coef).at[index].add(coef, mode="promise_in_bounds")
+        return ExpansionState(new, response, compensation)
 
     def model(self, f: ExpansionState, data: Batch | None = None) -> models.Expansion:
         return models.expansion(self.kernel, f.coef, data)

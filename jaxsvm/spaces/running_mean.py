@@ -50,9 +50,8 @@ class averaged(SpaceWrapper):
 
     def add(self, f: MeanState, shrink: Array, coef: Array, batch: Batch) -> MeanState:
         new = self.inner.add(f.f, shrink, coef, batch)
-        is_counted, summand = (
-            (jnp.ones((), bool), f.f) if self.of == "steps" else (jnp.any(coef != 0), new)
-        )
+        is_counted = jnp.ones((), bool) if self.of == "steps" else jnp.any(coef != 0)
+        summand = f.f if self.of == "steps" else new
         count = f.count + is_counted.astype(jnp.int32)
         step_size = is_counted.astype(coef.dtype) / jnp.maximum(count, 1).astype(coef.dtype)
         mean, compensation = running_mean(f.mean, f.compensation, summand, step_size)

@@ -7,15 +7,15 @@ import numpy as np
 from jaxsvm import kernels
 from jaxsvm.engines import kernel_cache
 
-N, Q, SIZES = 40, 3, (4, 1)
+N, Q, SIZE = 40, 3, 4
 TABLE = np.arange(N * N, dtype=np.float32).reshape(N, N)
 
 
 @jax.jit
 def ensure(rows, index, wanted):
-    kept = kernel_cache.is_cached(rows, index, Q, SIZES)
+    kept = kernel_cache.is_cached(rows, index, Q, SIZE)
     return kernel_cache.ensure_rows(
-        rows, kernels.precomputed(), jnp.asarray(TABLE), index, wanted, SIZES
+        rows, kernels.precomputed(), jnp.asarray(TABLE), index, wanted, SIZE
     ), kept
 
 

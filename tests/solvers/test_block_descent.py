@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 
 import jax
@@ -27,15 +28,12 @@ TARGET = X @ [1.0, -0.7, 0.4, 0.0, 0.3] + 0.6 * RNG.normal(size=N) + 0.3
 Y = np.where(TARGET > 0, 1.0, -1.0)
 WEIGHT = RNG.integers(0, 4, N) * 1.0
 KEY = jax.random.key(5)
+fit = functools.partial(jaxsvm.fit, key=KEY)
 
 
 def dataset(x=X, y=Y, weight=None, dtype=np.float32, task="binary"):
     x = x if scipy.sparse.issparse(x) else np.asarray(x, dtype)
     return jaxsvm.dataset(x, y, weight, task=task)
-
-
-def fit(solver, data, **options):
-    return jaxsvm.fit(solver, data, KEY, **options)
 
 
 def blocks_of(sampler, data, steps):

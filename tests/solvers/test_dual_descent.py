@@ -3,6 +3,8 @@ method and bounds in float64."""
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import weights_of, with_ones
 from sklearn.datasets import load_breast_cancer
 from sklearn.svm import LinearSVC, LinearSVR
 
@@ -24,25 +27,13 @@ TARGET = X @ [1.0, -0.7, 0.4, 0.0, 0.3, 0.0] + 0.6 * RNG.normal(size=N) + 0.3
 Y = np.where(TARGET > 0, 1.0, -1.0)
 WEIGHT = RNG.integers(0, 4, N) * 1.0
 KEY = jax.random.key(5)
+fit = functools.partial(jaxsvm.fit, key=KEY)
 BIASES = ("none", "feature")
 FORMS = {"dense": np.asarray, "sparse": scipy.sparse.csr_matrix}
 
 
 def dataset(x=X, y=Y, weight=None, form="sparse", dtype=np.float32, task="binary"):
     return jaxsvm.dataset(FORMS[form](np.asarray(x, dtype)), y, weight, task=task)
-
-
-def fit(solver, data, **options):
-    return jaxsvm.fit(solver, data, KEY, **options)
-
-
-def with_ones(x, bias):
-    return x if bias == "none" else np.c_[x, np.ones(len(x))]
-
-
-def weights_of(model, bias):
-    w = np.asarray(model.w, np.float64)
-    return w if bias == "none" else np.append(w, float(model.b))
 
 
 def primal(w, bias, x=X, y=Y, C=C, weight=1.0):

@@ -3,6 +3,7 @@ float64."""
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from oracles import weights_of, with_ones
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 
@@ -24,6 +26,7 @@ TARGET = X @ [1.0, -0.7, 0.4, 0.0] + 0.6 * RNG.normal(size=N) + 0.3
 Y = np.where(TARGET > 0, 1.0, -1.0)
 WEIGHT = RNG.integers(0, 4, N) * 1.0
 KEY = jax.random.key(5)
+fit = functools.partial(jaxsvm.fit, key=KEY)
 BIASES = ("none", "feature", "free")
 
 
@@ -39,19 +42,6 @@ def wild(data):
     return data._replace(
         x=jnp.where(absent[:, None], 7 - 3 * data.x, data.x), y=jnp.where(absent, -data.y, data.y)
     )
-
-
-def fit(solver, data, **options):
-    return jaxsvm.fit(solver, data, KEY, **options)
-
-
-def with_ones(x, bias):
-    return x if bias == "none" else np.c_[x, np.ones(len(x))]
-
-
-def weights_of(model, bias):
-    w = np.asarray(model.w, np.float64)
-    return w if bias == "none" else np.append(w, float(model.b))
 
 
 def primal(w, bias, x=X, y=Y, C=C, weight=1.0):

@@ -26,9 +26,8 @@ class _simple(Maintenance):
     def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
         k_xx = points.values[-1]
         # A row with k(x, x) = 0 is 0 in feature space: nothing projects on it.
-        projected = jnp.where(
-            k_xx > 0, points.coef[:-1] * points.values[:-1] / jnp.where(k_xx > 0, k_xx, 1), 0
-        )
+        safe = jnp.where(k_xx > 0, k_xx, 1)
+        projected = jnp.where(k_xx > 0, points.coef[:-1] * points.values[:-1] / safe, 0)
         degradation = points.coef[:-1] ** 2 * kernel.diag(points.x) - projected * projected * k_xx
         r, _ = argmax_value(-degradation)
         return remove_point(points, r, points.coef.at[-1].add(index_row(projected, r))), state

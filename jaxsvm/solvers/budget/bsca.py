@@ -124,9 +124,8 @@ class bsca(Wrapper):
         change = jnp.abs(spread - state.spread)
         # The step of coordinate ascent, with maintenance.
         inner, info = self.inner.update(state.inner, batch)
-        change = jnp.where(
-            change == 0, info.residual, jnp.where(jnp.isfinite(change), change, jnp.inf)
-        )
+        finite = jnp.where(jnp.isfinite(change), change, jnp.inf)
+        change = jnp.where(change == 0, info.residual, finite)
         new = BscaState(
             inner=inner,
             top=jnp.where(epoch_ends, -jnp.inf, top),

@@ -81,9 +81,8 @@ class _switching(PointSpace):
         appends, steps = (step != 0) & (f.size < m), (step != 0) & (f.size == m)
         moves = f.moves + steps.astype(jnp.int32)
         w = f.w + jnp.where(steps, step * z, 0)
-        mean, compensation = running_mean(
-            f.mean, f.compensation, w, steps.astype(w.dtype) / jnp.maximum(moves, 1).astype(w.dtype)
-        )
+        share = steps.astype(w.dtype) / jnp.maximum(moves, 1).astype(w.dtype)
+        mean, compensation = running_mean(f.mean, f.compensation, w, share)
         row = f.size, dense_centred(f, batch.x)[0]
         new = f._replace(
             coef=jnp.where(appends & (lax.iota(jnp.int32, m) == f.size), step, f.coef),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from dataclasses import KW_ONLY
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -11,18 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..._node import cast, node, positive, register
-from ...engines.dual_qp import stop_gradients
+from ..._node import cast, node
 from ...engines.line_search import slope_step
 from ...engines.linear_dual import (
     LinearDualSolver,
-    attach_derivatives,
     check_columns,
     clip_rounds,
-    info_of,
+    linear_model,
     parameters_of,
 )
-from ...losses import hinge
+from ...engines.on_losses import info_of
 from ...models import Linear
 from ...numerics import (
     accum_dtype,
@@ -36,7 +34,7 @@ from ...numerics import (
     pairwise_sum,
     sparsely_weighted_gram,
 )
-from ...types import Array, Batch, Info, Loss, Quadratic, SparseRows
+from ...types import Array, Batch, Info, Loss, Quadratic, SparseRows, state_class
 
 GROWTH = 3.0  # of the penalty, from one augmented Lagrangian to the next
 # penalties of targets of mean size 1; with larger ones than needed float32 ends above 1e-6
@@ -47,7 +45,7 @@ SHARE = 0.5  # of the duality gap that the error of a minimisation may be
 PATIENCE = 30  # Newton steps without a smaller residual after which a run ends
 
 
-@register("AugmentedLagrangianState")
+@state_class("AugmentedLagrangianState", method="augmented_lagrangian", sums_of=())
 class AugmentedLagrangianState(NamedTuple):
     """The iterate of the augmented Lagrangian, and the best pair of primal and dual points."""
 
@@ -63,16 +61,6 @@ class AugmentedLagrangianState(NamedTuple):
     idle_steps: Array  # () int32, Newton steps since the residual decreased
     weight: Array  # (n,)  example weights
     steps: Any = np.zeros((), np.int32)  # () of all updates; files of older versions have none
-
-    @property
-    def sums_of(self) -> tuple[str, ...]:
-        """Nothing: updates work all sums out anew."""
-        return ()
-
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return "augmented_lagrangian"
 
 
 class Point(NamedTuple):
@@ -236,12 +224,7 @@ class augmented_lagrangian(LinearDualSolver):
         Operations Research 1, 1976.
     """
 
-    C: float = positive()
-    _: KW_ONLY
-    loss: Loss = hinge
-    bias: Literal["feature", "none"] = "feature"
-    tol: float | None = positive(default=None)
-    rounds: float = 100.0
+    bias: Literal["feature", "none"] = dataclasses.field(default="feature", kw_only=True)
 
     usual_tol = 1e-6
 
@@ -262,31 +245,26 @@ class augmented_lagrangian(LinearDualSolver):
         best = v, jnp.zeros_like(y), infinite, infinite, zero
         is_new = jnp.ones((), bool)
         state = AugmentedLagrangianState(v, middle, penalty, is_new, infinite, *best, weight, zero)
-        return jax.tree.map(jnp.array, stop_gradients(state))  # each array its own
+        return jax.tree.map(jnp.array, lax.stop_gradient(state))  # each array its own
 
     def update(
         self, state: AugmentedLagrangianState, batch: Batch
     ) -> tuple[AugmentedLagrangianState, Info]:
         dtype = state.v.dtype
         x = batch.x.toarray() if isinstance(batch.x, SparseRows) else batch.x
-        given = stop_gradients((self.numbers(dtype), state, x, batch.y.astype(dtype)))
-        minimise = map_on_cpu(functools.partial(_minimise, self.bias == "feature"))
-        steps, new = minimise(*given)
-        new = new._replace(steps=state.steps + steps)
+        given = lax.stop_gradient((self.numbers(dtype), state, x, batch.y.astype(dtype)))
+        new = map_on_cpu(functools.partial(_minimise, self.bias == "feature"))(*given)
         support = count((new.coef != 0) & (new.weight > 0))
-        evals = steps.astype(dtype) * batch.y.shape[0]
+        evals = (new.steps - state.steps).astype(dtype) * batch.y.shape[0]
         return new, info_of(new.loss, new.residual, support, evals)
 
     def model(self, state: AugmentedLagrangianState, data: Batch | None = None) -> Linear:
         v, dtype = state.best, state.v.dtype
-        if data is not None:
-            x, y, weight, C, loss = parameters_of(self.C, self.loss, data, dtype)
-            v, coef = stop_gradients((v, C * weight * state.coef))
-            parameters = x.astype(dtype), y, weight, C, loss
-            v = attach_derivatives(self.bias, v, coef, parameters)
-        if self.bias == "none":
-            return Linear(v, jnp.zeros((), v.dtype))
-        return Linear(v[:-1], v[-1], self.bias)
+        if data is None:
+            return linear_model(self.bias, v)
+        x, y, weight, C, loss = parameters_of(self.C, self.loss, data, dtype)
+        parameters = x.astype(dtype), y, weight, C, loss
+        return linear_model(self.bias, v, C * weight * state.coef, parameters)
 
 
 def _first_penalty(y: Array, weight: Array) -> Array:
@@ -297,26 +275,35 @@ def _first_penalty(y: Array, weight: Array) -> Array:
 
 def _minimise(
     constant: bool, numbers: tuple, state: AugmentedLagrangianState, x: Array, y: Array
-) -> tuple[Array, AugmentedLagrangianState]:
-    """The number of steps of one update, and the state after it."""
+) -> AugmentedLagrangianState:
+    """The state after one update."""
     C, tol, rounds, loss = numbers
     x = jnp.where((state.weight > 0)[:, None], x, 0)
     share = C * state.weight
     bounds = loss.quadratic(y, jnp.ones_like(y))
     unit = _first_penalty(y, state.weight)
     rows = Rows(x, y, share, pairwise_sum(share), unit, bounds, loss, constant)
-    limit = clip_rounds(rounds)
+    limit = state.steps + clip_rounds(rounds)
 
     def is_unsolved(state):
         # with a small C the gap of 0 is a small share of P, but 0 tells no rows apart
         is_open = (state.residual > tol) | jnp.all(state.best == 0)
         return is_open & (state.idle_steps < PATIENCE)
 
-    def step(carry):
-        k, state = carry
+    def step(state):
         scores = affine(rows.x, state.v, constant)
         point = rows.at(state, scores)
-        state = _keep_best(state, point)
+        is_better = point.residual < state.residual
+        idle_steps = jnp.where(point.residual < 0.99 * state.residual, 0, state.idle_steps + 1)
+        idle_steps = jnp.where(jnp.isfinite(point.residual), idle_steps, PATIENCE)
+        keep = lambda new, old: jnp.where(is_better, new, old)
+        state = state._replace(
+            best=keep(state.v, state.best),
+            coef=keep(point.coef, state.coef),
+            loss=keep(point.loss, state.loss),
+            residual=keep(point.residual, state.residual),
+            idle_steps=idle_steps.astype(jnp.int32),
+        )
         is_slow = point.residual > SLOW * state.previous
         most = rows.unit * jnp.where(is_slow, MOST_PENALTY, USUAL_PENALTY)
         grown = jnp.minimum(GROWTH * state.penalty, most)
@@ -326,31 +313,12 @@ def _minimise(
             is_new=jnp.ones((), bool),
             previous=point.residual,
         )
-        is_step = is_unsolved(state) & ~point.is_minimum
         new = lax.cond(
-            is_step,
+            is_unsolved(state) & ~point.is_minimum,
             lambda: rows.newton_step(state, scores, point),
             lambda: jax.tree.map(lambda a, b: jnp.where(point.is_minimum, a, b), changed, state),
         )
-        return k + 1, new
+        return new._replace(steps=state.steps + 1)
 
-    return lax.while_loop(
-        lambda carry: (carry[0] < limit) & is_unsolved(carry[1]),
-        step,
-        (jnp.zeros((), jnp.int32), rows.begin(state, tol)),
-    )
-
-
-def _keep_best(state: AugmentedLagrangianState, point: Point) -> AugmentedLagrangianState:
-    """The state with the point as its best one, where that has a smaller residual."""
-    is_better = point.residual < state.residual
-    idle_steps = jnp.where(point.residual < 0.99 * state.residual, 0, state.idle_steps + 1)
-    idle_steps = jnp.where(jnp.isfinite(point.residual), idle_steps, PATIENCE)
-    keep = lambda new, old: jnp.where(is_better, new, old)
-    return state._replace(
-        best=keep(state.v, state.best),
-        coef=keep(point.coef, state.coef),
-        loss=keep(point.loss, state.loss),
-        residual=keep(point.residual, state.residual),
-        idle_steps=idle_steps.astype(jnp.int32),
-    )
+    goes_on = lambda state: (state.steps < limit) & is_unsolved(state)
+    return lax.while_loop(goes_on, step, rows.begin(state, tol))

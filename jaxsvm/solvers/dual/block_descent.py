@@ -10,20 +10,21 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..._node import cast, node, positive, register
+from ..._node import cast, node, positive
 from ...engines.coordinate_descent import descend
 from ...engines.linear_dual import Start, check_arguments, clip_rounds, clipped, problem_of
+from ...engines.on_losses import LossSolver
 from ...implicit import without_derivatives
 from ...losses import hinge
 from ...models import Linear
 from ...numerics import accum_dtype, count, dot, gather, map_sharing
 from ...samplers import epochs
-from ...types import Array, Batch, Info, Loss, Solver
+from ...types import Array, Batch, Info, Loss, state_class
 
 ROWS = 4096  # of a block
 
 
-@register("BlockState")
+@state_class("BlockState", method="block_descent")
 class BlockState(NamedTuple):
     """The dual coefficients, the weights that follow, and the sums of the current pass."""
 
@@ -38,14 +39,9 @@ class BlockState(NamedTuple):
     loss: Array  # () sum of their losses
     residual: Array  # () gap / primal of the last complete pass; inf before the first
 
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return "block_descent"
-
 
 @node
-class block_descent(Solver):
+class block_descent(LossSolver):
     """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by its dual, block by block.
 
     A step takes the drawn rows B and moves their dual coefficients, the others fixed:
@@ -102,10 +98,6 @@ class block_descent(Solver):
 
     def check(self) -> None:
         check_arguments(self.loss, self.rounds)
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
 
     def init(self, key: Array, data: Batch) -> BlockState:
         weight = data.weight.astype(accum_dtype(data.x))

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from ... import spaces
-from ..._node import node, positive, register
-from ...checks import integer
+from ..._node import between, node, positive, register
 from ...engines.coordinate_ascent import CoordinateState, coordinate
+from ...engines.on_losses import AllRowsSolver
 from ...losses import hinge
 from ...numerics import on_one_device, split_rows
-from ...samplers import EpochsState, epochs, whole
+from ...samplers import EpochsState, epochs
 from ...spaces.wrapper import SpaceWrapper
-from ...types import Array, Batch, Info, Loss, Model, Solver, Space, State, take
+from ...types import Array, Batch, Info, Loss, Model, Space, State, take
 
 
 @register("CocoaState")
@@ -48,7 +48,7 @@ class _stretched(SpaceWrapper):
 
 
 @node
-class cocoa(Solver):
+class cocoa(AllRowsSolver):
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i>, y_i) on blocks of rows.
 
     A round is a pass of coordinate ascent over each of K = `blocks` blocks, all at once from the
@@ -96,17 +96,12 @@ class cocoa(Solver):
 
     C: float = positive()
     _: KW_ONLY
-    blocks: int
+    blocks: int = between(1)
     loss: Loss = hinge
     bias: Literal["none", "feature"] = "none"
-    visit: int = 16
-
-    sampler = whole()
-    needs_all_rows = True
+    visit: int = between(1, default=16)
 
     def check(self) -> None:
-        integer("blocks", self.blocks, 1)
-        integer("visit", self.visit, 1)
         _ = self.ascent  # which refuses a loss without a dual step
 
     @property
@@ -114,10 +109,6 @@ class cocoa(Solver):
         """The method of a block."""
         space = _stretched(spaces.space_for(None, self.bias), self.blocks)
         return coordinate(self.loss, self.C, space)
-
-    @property
-    def targets(self) -> str:
-        return self.ascent.targets
 
     def cut(self, data: Batch) -> Batch:
         """Blocks of m rows, (K, m, ...); those beyond the last row have weight 0."""
@@ -156,9 +147,8 @@ class cocoa(Solver):
         one_block = on_one_device(lambda *own: self.make_pass(state.f, state.rounds, *own))
         local, measured = jax.vmap(one_block)(state.local, state.order, self.cut(batch))
         loss_sum, live, progress, evals = measured
-        f = jax.tree.map(
-            lambda f, f_j: f + jnp.sum(f_j - f[None], axis=0) / self.blocks, state.f, local.f
-        )
+        mean = lambda f, f_j: f + jnp.sum(f_j - f[None], axis=0) / self.blocks
+        f = jax.tree.map(mean, state.f, local.f)
         info = Info(
             loss=jnp.sum(loss_sum) / jnp.maximum(jnp.sum(live), 1),
             residual=jnp.max(local.residual),

@@ -8,20 +8,20 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from ..._node import cast, node, positive, register
-from ...checks import check_whole, integer
-from ...engines.coordinate_descent import Search, descend, row_at
-from ...engines.dual_qp import stop_gradients
+from ..._node import between, cast, node, positive
+from ...checks import check_whole
+from ...engines.coordinate_descent import Search, descend
 from ...engines.linear_dual import (
     MOST_ROUNDS,
-    attach_derivatives,
     clip_rounds,
-    info_of,
+    linear_model,
     parameters_of,
 )
+from ...engines.on_losses import AllRowsSolver, info_of
 from ...losses import crammer_singer as hinge_of_classes
-from ...models import Linear, OneVsRest
+from ...models import OneVsRest
 from ...numerics import (
     accum_dtype,
     count,
@@ -29,15 +29,13 @@ from ...numerics import (
     map_on_cpu,
     packed_by_reference,
     pairwise_sum,
+    row_at,
     sqnorms,
 )
-from ...samplers import whole
-from ...types import Array, Batch, Info, Solver
-
-TOL = 1e-4  # default relative duality gap
+from ...types import Array, Batch, Info, from_step_0, state_class
 
 
-@register("CrammerSingerState")
+@state_class("CrammerSingerState", sums_of=(), restart=from_step_0)
 class CrammerSingerState(NamedTuple):
     """The dual coefficients, and the weights w_m = sum_i coef_im x_i, b_m = sum_i coef_im."""
 
@@ -47,15 +45,6 @@ class CrammerSingerState(NamedTuple):
     weight: Array  # (n,) of the rows
     residual: Array  # () relative duality gap; inf before the first update
     steps: Array  # () int32, passes of all updates
-
-    def restart(self) -> CrammerSingerState:
-        """The start of a run of another C on the same rows."""
-        return self._replace(steps=jnp.zeros_like(self.steps))
-
-    @property
-    def sums_of(self) -> tuple[str, ...]:
-        """Nothing: updates work all sums out anew."""
-        return ()
 
 
 class Problem(NamedTuple):
@@ -104,7 +93,7 @@ class Problem(NamedTuple):
 
 
 @node
-class crammer_singer(Solver):
+class crammer_singer(AllRowsSolver):
     """Minimise the objective of all k classes at once, by the rows of its dual.
 
         1/2 sum_m (|w_m|^2 + b_m^2) + C sum_i weight_i max_m (f_m(x_i) + [m != y_i] - f_{y_i}(x_i))
@@ -156,25 +145,19 @@ class crammer_singer(Solver):
 
     C: float = positive()
     _: KW_ONLY
-    classes: int
+    classes: int = between(2)
     bias: Literal["feature", "none"] = "feature"
     tol: float | None = positive(default=None)
     rounds: float = 1000.0
 
-    needs_all_rows = True
-    sampler = whole()
+    usual_tol = 1e-4  # of the relative duality gap
 
     def check(self) -> None:
-        integer("classes", self.classes, 2)
         check_whole("rounds", self.rounds, most=MOST_ROUNDS)
 
     @property
     def targets(self) -> int:
         return self.classes
-
-    @property
-    def iterates_to(self) -> Any:
-        return TOL if self.tol is None else self.tol
 
     def layout(self, data: Batch) -> Batch:
         return packed_by_reference(data)
@@ -189,7 +172,7 @@ class crammer_singer(Solver):
 
     def update(self, state: CrammerSingerState, batch: Batch) -> tuple[CrammerSingerState, Info]:
         numbers = cast((self.C, self.iterates_to, self.rounds), state.w.dtype)
-        arrays = stop_gradients((numbers, state, batch.x, batch.y.astype(jnp.int32)))
+        arrays = lax.stop_gradient((numbers, state, batch.x, batch.y.astype(jnp.int32)))
         end = map_on_cpu(functools.partial(_descend, self.bias == "feature"))(*arrays)
         steps = state.steps + end.passes
         new = CrammerSingerState(end.coef, end.w.T, end.b, state.weight, end.residual, steps)
@@ -198,17 +181,10 @@ class crammer_singer(Solver):
         return new, info_of(end.loss / total, new.residual, support, evals)
 
     def model(self, state: CrammerSingerState, data: Batch | None = None) -> OneVsRest:
-        w, b = state.w, state.b
-        if data is not None:
-            w, b, coef = stop_gradients((w, b, state.coef))
-            constant, parameters = (
-                self.bias == "feature",
-                parameters_of(self.C, None, data, w.dtype),
-            )
-            v = jnp.concatenate([w, b[:, None]], axis=1) if constant else w
-            v = attach_derivatives(self.bias, v, coef, parameters)
-            w, b = (v[:, :-1], v[:, -1]) if constant else (v, b)
-        return OneVsRest(Linear(w, b, self.bias), (True, True))
+        constant = [state.b[:, None]] if self.bias == "feature" else []
+        v = jnp.concatenate([state.w, *constant], axis=1)
+        parameters = None if data is None else parameters_of(self.C, None, data, v.dtype)
+        return OneVsRest(linear_model(self.bias, v, state.coef, parameters), (True, True))
 
 
 def _descend(constant: bool, numbers: tuple, state: CrammerSingerState, x: Any, y: Array) -> Search:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
-from dataclasses import KW_ONLY
 from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from ..._node import node, positive, register
+from ..._node import node
 from ...engines.coordinate_descent import descend
-from ...engines.dual_qp import stop_gradients
 from ...engines.linear_dual import (
     LinearDualSolver,
-    attach_derivatives,
     clip_rounds,
     clipped,
-    info_of,
+    linear_model,
     parameters_of,
     problem_of,
 )
-from ...losses import hinge
+from ...engines.on_losses import info_of
 from ...models import Linear
 from ...numerics import (
     accum_dtype,
@@ -30,13 +29,13 @@ from ...numerics import (
     map_sharing,
     packed_by_reference,
 )
-from ...types import Array, Batch, Info, Loss, SparseRows
+from ...types import Array, Batch, Info, SparseRows, from_step_0, state_class
 
 LEAST_LANES, LANES = 4, 512  # problems that are solved at once under `vmap`
 MOST_WEIGHTS = 2**16  # of these problems on dense rows
 
 
-@register("DualDescentState")
+@state_class("DualDescentState", method="dual_descent", sums_of=(), restart=from_step_0)
 class DualDescentState(NamedTuple):
     """The dual coefficients, and the weights w = sum_i coef_i x_i and b = sum_i coef_i."""
 
@@ -46,20 +45,6 @@ class DualDescentState(NamedTuple):
     weight: Array  # (n,) of the rows
     residual: Array  # () relative duality gap; inf before the first update
     steps: Array  # () int32, passes of all updates
-
-    def restart(self) -> DualDescentState:
-        """The start of a run of another C on the same rows."""
-        return self._replace(steps=jnp.zeros_like(self.steps))
-
-    @property
-    def sums_of(self) -> tuple[str, ...]:
-        """Nothing: updates work all sums out anew."""
-        return ()
-
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return "dual_descent"
 
 
 @node
@@ -125,12 +110,8 @@ class dual_descent(LinearDualSolver):
         Large-scale linear support vector regression, JMLR 13, 2012, algorithm 4.
     """
 
-    C: float = positive()
-    _: KW_ONLY
-    loss: Loss = hinge
-    bias: Literal["feature", "none"] = "feature"
-    tol: float | None = positive(default=None)
-    rounds: float = 1000.0
+    bias: Literal["feature", "none"] = dataclasses.field(default="feature", kw_only=True)
+    rounds: float = dataclasses.field(default=1000.0, kw_only=True)
 
     usual_tol = 1e-4
 
@@ -147,24 +128,16 @@ class dual_descent(LinearDualSolver):
     def update(self, state: DualDescentState, batch: Batch) -> tuple[DualDescentState, Info]:
         dtype = state.w.dtype
         given = self.numbers(dtype), state, batch.x, batch.y.astype(dtype)
-        (C, tol, most, loss), state, x, y = stop_gradients(given)
+        (C, tol, most, loss), state, x, y = lax.stop_gradient(given)
         solve = make_solver(self.bias == "feature")
         new, total, visits = solve((C, tol, clip_rounds(most), loss, x), (state, y))
         total /= C * jnp.maximum(jnp.sum(state.weight), jnp.finfo(dtype).tiny)
         return new, info_of(total, new.residual, count(new.coef != 0), visits)
 
     def model(self, state: DualDescentState, data: Batch | None = None) -> Linear:
-        w, b = state.w, state.b
-        if data is not None:
-            w, b, coef = stop_gradients((w, b, state.coef))
-            constant, parameters = (
-                self.bias == "feature",
-                parameters_of(self.C, self.loss, data, w.dtype),
-            )
-            v = jnp.append(w, b) if constant else w
-            v = attach_derivatives(self.bias, v, coef, parameters)
-            w, b = (v[:-1], v[-1]) if constant else (v, b)
-        return Linear(w, b, self.bias)
+        v = jnp.append(state.w, state.b) if self.bias == "feature" else state.w
+        parameters = None if data is None else parameters_of(self.C, self.loss, data, v.dtype)
+        return linear_model(self.bias, v, state.coef, parameters)
 
 
 @functools.cache

@@ -20,6 +20,7 @@ Elimination of all but the change of w leaves a system of d numbers:
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -29,7 +30,7 @@ from jax import lax
 
 from ..._node import register
 from ...numerics import dot
-from ...types import Array, Loss
+from ...types import Array, Loss, state_class
 
 FLOOR = float(np.sqrt(np.finfo(np.float32).tiny))  # of t, u, z, v: no quotient overflows in float32
 FRACTION = 0.995  # of the way to the boundary
@@ -51,7 +52,7 @@ class Iterate(NamedTuple):
     w: Array  # (p,)  weights, with that of the bias last
 
 
-@register("InteriorState")
+@state_class("InteriorState", method="interior_point", sums_of=())
 class InteriorState(NamedTuple):
     """The current iterate and the best one."""
 
@@ -64,16 +65,6 @@ class InteriorState(NamedTuple):
     idle_steps: Array  # ()  int32, steps since the residual or the infeasibility decreased
     weight: Array  # (n,)  example weights
     steps: Any = np.zeros((), np.int32)  # () of all updates; files of older versions have none
-
-    @property
-    def sums_of(self) -> tuple[str, ...]:
-        """Nothing: updates work all sums out anew."""
-        return ()
-
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return "interior_point"
 
 
 class Rows(NamedTuple):
@@ -230,17 +221,6 @@ def step(rows: Rows, at: Iterate, value: Value) -> Iterate:
     return Iterate(jnp.where(rows.active, dual, at.dual), move(at.w, corrector.w))
 
 
-class Progress(NamedTuple):
-    """What one update carries from step to step."""
-
-    state: InteriorState
-    steps: Array  # ()  int32
-
-    def unsolved(self, tol: Array) -> Array:
-        """Whether a step may improve the best iterate, () bool."""
-        return (self.state.residual > tol) & (self.state.idle_steps < PATIENCE)
-
-
 def begin(rows: Rows, tol: Array, state: InteriorState) -> InteriorState:
     """The state with the best iterate evaluated on these rows, with this C and loss.
 
@@ -263,34 +243,30 @@ def begin(rows: Rows, tol: Array, state: InteriorState) -> InteriorState:
     )
 
 
-def improve(rows: Rows, tol: Array, progress: Progress) -> Progress:
+def is_unsolved(state: InteriorState, tol: Array) -> Array:
+    """Whether a step may improve the best iterate, () bool."""
+    return (state.residual > tol) & (state.idle_steps < PATIENCE)
+
+
+def improve(rows: Rows, tol: Array, state: InteriorState) -> InteriorState:
     """Evaluate the iterate, keep it if it is the best, and make a step unless that is good."""
-    state = progress.state
     value = evaluate(rows, state.iterate)
     better = value.residual < state.residual
-    progressed = (value.residual < 0.99 * state.residual) | (
-        value.infeasibility < 0.9 * state.infeasibility
-    )
+    progressed = value.residual < 0.99 * state.residual
+    progressed |= value.infeasibility < 0.9 * state.infeasibility
     idle_steps = jnp.where(progressed, 0, state.idle_steps + 1)
     idle_steps = jnp.where(jnp.isfinite(value.residual), idle_steps, PATIENCE)
     keep = lambda new, old: jnp.where(better, new, old)
-    evaluated = progress._replace(
-        state=state._replace(
-            best=jax.tree.map(keep, state.iterate, state.best),
-            residual=keep(value.residual, state.residual),
-            infeasibility=jnp.minimum(value.infeasibility, state.infeasibility),
-            idle_steps=idle_steps.astype(jnp.int32),
-            loss=keep(value.loss, state.loss),
-        )
+    new = state._replace(
+        best=jax.tree.map(keep, state.iterate, state.best),
+        residual=keep(value.residual, state.residual),
+        infeasibility=jnp.minimum(value.infeasibility, state.infeasibility),
+        idle_steps=idle_steps.astype(jnp.int32),
+        loss=keep(value.loss, state.loss),
     )
-    unsolved = evaluated.unsolved(tol)
-    iterate = lax.cond(
-        unsolved, lambda at: step(rows, at, value), lambda at: at, evaluated.state.iterate
-    )
-    return evaluated._replace(
-        state=evaluated.state._replace(iterate=iterate),
-        steps=progress.steps + unsolved.astype(jnp.int32),
-    )
+    steps = is_unsolved(new, tol)
+    iterate = lax.cond(steps, lambda at: step(rows, at, value), lambda at: at, new.iterate)
+    return new._replace(iterate=iterate, steps=new.steps + steps.astype(jnp.int32))
 
 
 def solve(
@@ -302,25 +278,19 @@ def solve(
     state: InteriorState,
     x: Array,
     y: Array,
-) -> tuple[InteriorState, Array]:
+) -> InteriorState:
     """Make steps until the residual is at most `tol`, or until `rounds` of them are made.
 
     No step is made once nothing has improved for `PATIENCE` steps, of all updates.
-
-    Returns:
-        The state, and the number of steps () int32.
     """
-    rows = make_rows(C, loss, bias, x, y, state.weight)
+    rows, limit = make_rows(C, loss, bias, x, y, state.weight), state.steps + rounds
     # An iterate that was stored in float32 may have lost its distance to a bound.
     dual = jnp.where(rows.active, jnp.maximum(state.iterate.dual, FLOOR), state.iterate.dual)
     iterate = state.iterate._replace(dual=dual)
-    zero = jnp.zeros((), jnp.int32)
-    progress = Progress(begin(rows, tol, state._replace(iterate=iterate)), zero)
     end = lax.while_loop(
-        lambda progress: progress.unsolved(tol) & (progress.steps < rounds),
-        lambda progress: improve(rows, tol, progress),
-        progress,
+        lambda state: is_unsolved(state, tol) & (state.steps < limit),
+        functools.partial(improve, rows, tol),
+        begin(rows, tol, state._replace(iterate=iterate)),
     )
-    t = end.state.best.dual[0]
-    coef = C * rows.weight * jnp.sum(rows.sign * t, axis=0)
-    return end.state._replace(coef=coef), end.steps
+    coef = C * rows.weight * jnp.sum(rows.sign * end.best.dual[0], axis=0)
+    return end._replace(coef=coef)

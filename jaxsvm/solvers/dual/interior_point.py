@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import KW_ONLY
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..._node import cast, node, positive
-from ...engines.dual_qp import Dual, intercept, stop_gradients
+from ..._node import cast, node
+from ...engines.dual_qp import Dual, intercept
 from ...engines.linear_dual import (
     LinearDualSolver,
     attach_derivatives,
     check_columns,
     clip_rounds,
-    info_of,
+    linear_model,
     parameters_of,
 )
+from ...engines.on_losses import info_of
 from ...implicit import at_bound
-from ...losses import hinge
 from ...models import Linear
 from ...numerics import accum_dtype, affine, count, in_double, is_traced
 from ...types import Array, Batch, Info, Loss, Quadratic, SparseRows
@@ -93,13 +91,6 @@ class interior_point(LinearDualSolver):
         support vector machines, SIAM J. Optimization 13, 2002.
     """
 
-    C: float = positive()
-    _: KW_ONLY
-    loss: Loss = hinge
-    bias: Literal["feature", "free", "none"] = "feature"
-    tol: float | None = positive(default=None)
-    rounds: float = 100.0
-
     usual_tol = 1e-6
 
     def validate(self, data: Batch) -> None:
@@ -125,31 +116,29 @@ class interior_point(LinearDualSolver):
         zero = jnp.zeros((), jnp.int32)
         number = jnp.zeros((), dtype), infinite, infinite, zero
         state = InteriorState(start, start, jnp.zeros_like(y), *number, weight, zero)
-        return jax.tree.map(jnp.array, stop_gradients(state))  # each array its own
+        return jax.tree.map(jnp.array, lax.stop_gradient(state))  # each array its own
 
     def update(self, state: InteriorState, batch: Batch) -> tuple[InteriorState, Info]:
         dtype = state.residual.dtype
         x = batch.x.toarray() if isinstance(batch.x, SparseRows) else batch.x
         given = self.numbers(dtype), state, x, batch.y.astype(dtype)
-        (C, tol, most, loss), state, x, y = stop_gradients(given)
+        (C, tol, most, loss), state, x, y = lax.stop_gradient(given)
         solve = in_double(functools.partial(interior.solve, self.bias))
-        new, steps = solve(dtype, C, tol, clip_rounds(most), loss, state, x, y)
-        new = new._replace(steps=state.steps + steps)
+        new = solve(dtype, C, tol, clip_rounds(most), loss, state, x, y)
         support = count((_snapped(new.best, y, loss) != 0) & (state.weight > 0))
-        return new, info_of(new.loss, new.residual, support, steps.astype(dtype) * y.shape[0])
+        evals = (new.steps - state.steps).astype(dtype) * y.shape[0]
+        return new, info_of(new.loss, new.residual, support, evals)
 
     def model(self, state: InteriorState, data: Batch | None = None) -> Linear:
         w = state.best.w if data is None else self._with_derivatives(state, data)
-        if self.bias == "none":
-            return Linear(w, jnp.zeros((), w.dtype))
-        return Linear(w[:-1], w[-1], self.bias)
+        return linear_model(self.bias, w)
 
     def _with_derivatives(self, state: InteriorState, data: Batch) -> Array:
         """The weights (p,) with the derivatives of the exact solution."""
         dtype = state.residual.dtype
         x, y, weight, C, loss = parameters_of(self.C, self.loss, data, dtype)
         x = x.toarray() if isinstance(x, SparseRows) else x
-        w, coef = stop_gradients((state.best.w, _snapped(state.best, y, loss)))
+        w, coef = lax.stop_gradient((state.best.w, _snapped(state.best, y, loss)))
         coef = lax.stop_gradient(C * weight) * coef
         if self.bias == "free":
             w = _with_midpoint(w, coef, x, y, loss.quadratic(y, C * weight))
@@ -173,6 +162,7 @@ def _with_midpoint(w: Array, coef: Array, x: Array, y: Array, bounds: Quadratic)
     That is the b of the other exact machines, and of the derivatives.
     """
     l2 = 0 if bounds.l2 is None else bounds.l2 * coef
-    dual = stop_gradients(Dual(coef, y - affine(x, w[:-1], False) - l2, bounds, jnp.zeros_like(y)))
+    grad = y - affine(x, w[:-1], False) - l2
+    dual = lax.stop_gradient(Dual(coef, grad, bounds, jnp.zeros_like(y)))
     is_bound = jnp.all(functools.reduce(jnp.logical_or, at_bound(coef, dual.bounds)))
     return w.at[-1].set(jnp.where(is_bound, intercept(dual, "free"), w[-1]))

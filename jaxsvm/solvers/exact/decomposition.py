@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Literal
+from typing import Literal
 
 import jax.numpy as jnp
+from jax import lax
 
-from ..._node import cast, node, positive
+from ..._node import between, cast, node, positive
 from ...engines import blocks
 from ...engines.blocks import DecompositionState
-from ...engines.dual_qp import QpSolver, build_model, init_state, step_info, stop_gradients
-from ...kernels import Kernel
-from ...losses import hinge
+from ...engines.dual_qp import QpSolver, build_model, init_state, step_info
 from ...models import Expansion
-from ...samplers import whole
-from ...types import Array, Batch, Info, Loss
+from ...types import Array, Batch, Info
 
 
 @node
@@ -93,26 +91,18 @@ class decomposition(QpSolver):
         6, 2005.
     """
 
-    C: float = positive()
-    kernel: Kernel
     _: KW_ONLY
-    loss: Loss = hinge
-    bias: Literal["free", "none"] = "free"
     tol: float | None = positive(default=None)
     stop: Literal["kkt", "gap"] = "kkt"
     working_set: int | None = None
-    memory: int | None = None
+    memory: int | None = between(0, 2**62, default=None)
     rounds: float = 2000.0
-    start: Array | None = None
 
-    sampler = whole()
+    usual_tol = 1e-3
 
-    def check_own(self) -> None:
-        blocks.check_options(self.working_set, self.memory, self.rounds)
-
-    @property
-    def iterates_to(self) -> Any:
-        return 1e-3 if self.tol is None else self.tol
+    def check(self) -> None:
+        super().check()
+        blocks.check_options(self.working_set, self.rounds)
 
     def init(self, key: Array, data: Batch) -> DecompositionState:
         dual = init_state(self.qp, self.bias, data, self.start)
@@ -122,8 +112,8 @@ class decomposition(QpSolver):
     def update(self, state: DecompositionState, batch: Batch) -> tuple[DecompositionState, Info]:
         y = batch.y.astype(state.dual.coef.dtype)
         # Steps have no derivatives: the model has those of the exact solution, from `qp` itself.
-        qp, tol = stop_gradients(cast((self.qp, self.iterates_to), y.dtype))
-        state, x, y = stop_gradients((state, qp.kernel.layout(batch).x, y))
+        qp, tol = lax.stop_gradient(cast((self.qp, self.iterates_to), y.dtype))
+        state, x, y = lax.stop_gradient((state, qp.kernel.layout(batch).x, y))
         limits = self.working_set, self.memory, self.rounds
         new, evals = blocks.update(qp, tol, state, x, y, self.stop, self.bias, limits)
         return new, step_info(qp, self.bias, (state.dual, new.dual), x, y, new.residual, evals)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY
-from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import cast, node, positive
-from ...checks import integer
-from ...engines.blocks import check_memory
+from ..._node import between, cast, node, positive
 from ...engines.dual_qp import (
     QpSolver,
     build_model,
@@ -20,14 +17,11 @@ from ...engines.dual_qp import (
     init_state,
     shift_grad,
     step_info,
-    stop_gradients,
 )
-from ...kernels import Kernel
-from ...losses import hinge
 from ...models import Expansion
 from ...numerics import rounding_of_sums, top_k_index
 from ...samplers import epochs
-from ...types import Array, Batch, Info, Loss
+from ...types import Array, Batch, Info
 from .online_smo import LasvmState, make_visits
 
 SEEDS = 5  # initial rows of each class, as in the authors' program; twice as many for real targets
@@ -107,25 +101,13 @@ class lasvm(QpSolver):
         active learning, JMLR 6, 2005, section 3, https://www.jmlr.org/papers/v6/bordes05a.html.
     """
 
-    C: float = positive()
-    kernel: Kernel
     _: KW_ONLY
-    loss: Loss = hinge
-    bias: Literal["free", "none"] = "free"
-    passes: int = 1
+    passes: int = between(1, default=1)
     tol: float | None = positive(default=None)
-    memory: int | None = None
-    start: Array | None = None
+    memory: int | None = between(0, 2**62, default=None)
 
+    usual_tol = math.nan
     sampler = epochs(VISITS)
-
-    def check_own(self) -> None:
-        integer("passes", self.passes, 1)
-        check_memory(self.memory)
-
-    @property
-    def iterates_to(self) -> Any:
-        return math.nan if self.tol is None else self.tol
 
     def init(self, key: Array, data: Batch) -> LasvmState:
         dual = init_state(self.qp, self.bias, data, self.start)
@@ -135,8 +117,8 @@ class lasvm(QpSolver):
 
     def update(self, state: LasvmState, batch: Batch) -> tuple[LasvmState, Info]:
         y = batch.y.astype(state.dual.coef.dtype)
-        qp = stop_gradients(cast(self.qp, y.dtype))
-        state, x, y = stop_gradients((state, qp.kernel.layout(batch).x, y))
+        qp = lax.stop_gradient(cast(self.qp, y.dtype))
+        state, x, y = lax.stop_gradient((state, qp.kernel.layout(batch).x, y))
         stop_at = lax.stop_gradient(jnp.asarray(-1.0 if self.tol is None else self.tol, y.dtype))
         dual, shift = centre(qp, state.dual, qp.dual(state.dual, x, y), self.bias)
         visit_all = make_visits(self.bias, self.loss.labels, self.passes, self.memory)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-
 from ..._node import node, positive
 from ...engines.nu_qp import NuSolver
 from ...kernels import Kernel
-from ...types import Array
 
 
 @node
@@ -61,12 +58,6 @@ class nu_svr(NuSolver):
     nu: float
     C: float = positive()
     kernel: Kernel
-    _: KW_ONLY
-    tol: float | None = positive(default=None)
-    working_set: int | None = None
-    memory: int | None = None
-    rounds: float = 2000.0
-    start: Array | None = None
 
     form = "nu_svr"
     targets = "real"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-
-from ..._node import node, positive
+from ..._node import node
 from ...engines.nu_qp import NuSolver
 from ...kernels import Kernel
-from ...types import Array
 
 
 @node
@@ -64,12 +61,6 @@ class one_class(NuSolver):
 
     nu: float
     kernel: Kernel
-    _: KW_ONLY
-    tol: float | None = positive(default=None)
-    working_set: int | None = None
-    memory: int | None = None
-    rounds: float = 2000.0
-    start: Array | None = None
 
     form = "one_class"
     stop = "offset"

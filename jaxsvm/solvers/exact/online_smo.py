@@ -81,7 +81,6 @@ class Progress(NamedTuple):
     rows: kernel_cache.Rows  # the kernel rows in memory
     visit: Array  # ()  int32, number of complete visits
     processed: Array  # ()  bool, the row of this visit has joined S
-    steps: Array  # ()  int32, number of steps
 
 
 class Candidate(NamedTuple):
@@ -107,11 +106,6 @@ class Step(NamedTuple):
 FINISHING = 2**16
 
 
-def max_rows_computed(visits: int) -> int:
-    """An upper bound of the kernel rows that an update of so many visits computes."""
-    return (2 * visits + FINISHING) * (PRODUCT if visits >= PRODUCT else 2)
-
-
 @functools.cache
 def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Callable:
     """The function that visits rows one after the other, each by PROCESS and then REPROCESS.
@@ -133,18 +127,11 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
     def visit_all(qp, tol, state, x, y, index):
         dual, row_numbers = qp.dual(state.dual, x, y), lax.iota(jnp.int32, y.shape[0])
         order, number = kernel_cache.first(index >= 0)
-        visits = Visits(
-            bias=bias,
-            labels=labels,
-            passes=passes,
-            kernel=qp.kernel,
-            x=x,
-            dual=dual,
-            row_numbers=row_numbers,
-            rows=index[order],
-            number=number,
-            n_positive=count(state.dual.weight > 0),
-        )
+        constant = bias, labels, passes, qp.kernel, x, dual, row_numbers
+        visits = Visits(*constant, index[order], number, count(state.dual.weight > 0))
+        pair = most_violating(restrict(dual, state.in_set), bias)
+        rows = kernel_cache.empty(x, _num_slots(visits, memory))
+        begin = Progress(state, pair, rows, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
         def should_continue(progress):
             visit, n_passes = progress.visit, progress.state.passes
@@ -153,23 +140,10 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
             return ~is_done & ((visit < number) | finishes)
 
         step = functools.partial(_step, visits)
-        end = lax.while_loop(should_continue, step, _start(visits, state, memory))
+        end = lax.while_loop(should_continue, step, begin)
         return end.state, end.pair.violation, end.rows.n_computed
 
     return visit_all
-
-
-def _start(visits: Visits, state: LasvmState, memory: int | None) -> Progress:
-    """The progress before the first step, without kernel rows."""
-    zero = jnp.zeros((), jnp.int32)
-    return Progress(
-        state,
-        most_violating(restrict(visits.dual, state.in_set), visits.bias),
-        kernel_cache.empty(visits.x, _num_slots(visits, memory)),
-        visit=zero,
-        processed=jnp.zeros((), bool),
-        steps=zero,
-    )
 
 
 def _num_slots(visits: Visits, memory: int | None) -> int:
@@ -177,12 +151,12 @@ def _num_slots(visits: Visits, memory: int | None) -> int:
 
     Few visits use hardly any row twice: their rows are not kept.
     """
-    b = visits.rows.shape[0]
+    b, spare = visits.rows.shape[0], 6 * PRODUCT
     if b < PRODUCT:
         return visits.width + 2
-    spare = 3 * PRODUCT
-    slots = kernel_cache.num_slots(visits.x, 2**30 if memory is None else memory, 2 * spare)
-    return min(slots, max_rows_computed(b) + 2 * spare)
+    slots = kernel_cache.num_slots(visits.x, 2**30 if memory is None else memory, spare)
+    most = (2 * b + FINISHING) * PRODUCT  # rows that the update computes
+    return min(slots, most + spare)
 
 
 def _step(visits: Visits, progress: Progress) -> Progress:
@@ -206,7 +180,6 @@ def _step(visits: Visits, progress: Progress) -> Progress:
         rows,
         visit=progress.visit + (~candidate.joins).astype(jnp.int32),
         processed=candidate.joins,
-        steps=progress.steps + 1,
     )
 
 
@@ -237,9 +210,8 @@ def _rows_to_change(visits: Visits, progress: Progress, dual: Dual, candidate: C
         if visits.bias != "free":
             return row, row
         up, down = candidate.gain_up, candidate.gain_down
-        i, j, max_up, min_down, _ = most_violating(
-            restrict(dual, progress.state.in_set), visits.bias, up, down
-        )
+        on_set = restrict(dual, progress.state.in_set)
+        i, j, max_up, min_down, _ = most_violating(on_set, visits.bias, up, down)
         is_upper = up - min_down >= max_up - down
         return jnp.where(is_upper, row, i), jnp.where(is_upper, j, row)
 
@@ -250,8 +222,8 @@ def _rows_to_change(visits: Visits, progress: Progress, dual: Dual, candidate: C
 def _cache_rows(visits: Visits, progress: Progress, dual: Dual, step: Step) -> kernel_cache.Rows:
     """The cache with the kernel rows of a step, if there is one to make."""
     index, moves = step.rows, step.moves
-    width, sizes = visits.width, (visits.product_size,)
-    cached = kernel_cache.is_cached(progress.rows, index, max(width, *sizes), sizes)
+    width, size = visits.width, visits.product_size
+    cached = kernel_cache.is_cached(progress.rows, index, max(width, size), size)
     missing = moves & ~jnp.all(cached)
     wanted = jnp.broadcast_to(moves, index.shape)
     if width == 2:  # a pair may be one row twice
@@ -260,30 +232,22 @@ def _cache_rows(visits: Visits, progress: Progress, dual: Dual, step: Step) -> k
         # A branch, since XLA would compute the operands of a loop in any case.
         index, wanted = lax.cond(
             missing,
-            lambda: _with_next_rows(visits, progress, dual, index, wanted),
+            lambda: _next_rows(visits, progress, dual, index, wanted),
             lambda: (jnp.zeros(PRODUCT, jnp.int32), jnp.zeros(PRODUCT, bool)),
         )
-    compute = lambda _, rows: kernel_cache.ensure_rows(
-        rows, visits.kernel, visits.x, index, wanted, sizes
-    )
+    how = visits.kernel, visits.x, index, wanted, size
+    compute = lambda _, rows: kernel_cache.ensure_rows(rows, *how)
     # a loop of one round or none, which, other than a branch, copies no cache
     return lax.fori_loop(0, missing.astype(jnp.int32), compute, progress.rows)
 
 
-def _with_next_rows(
+def _next_rows(
     visits: Visits, progress: Progress, dual: Dual, index: Array, wanted: Array
 ) -> tuple[Array, Array]:
-    """The rows of a step with those of `_next_rows`."""
-    next_index, next_wanted = _next_rows(visits, progress, dual)
-    next_wanted &= ~jnp.any(next_index[:, None] == index[None, :], axis=1)
-    return jnp.concatenate([index, next_index]), jnp.concatenate([wanted, next_wanted])
+    """The rows of a step, with others that its product may compute, and which to compute.
 
-
-def _next_rows(visits: Visits, progress: Progress, dual: Dual) -> tuple[Array, Array]:
-    """The rows that a product may compute beside those needed now, and which to compute.
-
-    They are rows that will probably join S at one of the next visits, or, if there are none, the
-    rows of S with the largest violation.
+    The others are rows that will probably join S at one of the next visits, or, if there are none,
+    the rows of S with the largest violation.
     """
     state, pair, slot = progress.state, progress.pair, progress.rows.slot
     b, n = visits.rows.shape[0], slot.shape[0]
@@ -305,10 +269,11 @@ def _next_rows(visits: Visits, progress: Progress, dual: Dual) -> tuple[Array, A
     in_set = top_k_index(jnp.where(missing, gains, -jnp.inf), min(size, n))
     in_set = jnp.pad(in_set, (0, size - in_set.shape[0]))
     any_joins = n_joins > 0
-    index = jnp.where(any_joins, next_visits, in_set)
-    wanted = jnp.where(any_joins, lax.iota(jnp.int32, size) < n_joins, gather(missing, in_set))
-    not_padding = lax.iota(jnp.int32, size) < min(size, n)
-    return index, wanted & (any_joins | not_padding)
+    other = jnp.where(any_joins, next_visits, in_set)
+    place = lax.iota(jnp.int32, size)
+    is_row = jnp.where(any_joins, place < n_joins, gather(missing, in_set) & (place < min(size, n)))
+    is_row &= ~jnp.any(other[:, None] == index[None, :], axis=1)
+    return jnp.concatenate([index, other]), jnp.concatenate([wanted, is_row])
 
 
 def _change_coef(
@@ -316,23 +281,18 @@ def _change_coef(
 ) -> DualState:
     """The state after a step, from the kernel rows that it reads."""
     width, index, moves = visits.width, step.rows, step.moves
-    kernel_rows = [
-        index_row(rows.value, jnp.maximum(index_row(rows.slot, index[u]), 0)) for u in range(width)
-    ]
+    slot_of = lambda i: jnp.maximum(index_row(rows.slot, i), 0)
+    kernel_rows = [index_row(rows.value, slot_of(index[u])) for u in range(width)]
     gram = jnp.diag(step.dual.diag)
     if width == 2:
         product = jnp.where(moves, index_row(kernel_rows[0], index[1]), 0)
         gram = gram + product * (1 - jnp.eye(2, dtype=gram.dtype))
     new, sum_error, _ = STEPS[visits.bias](lambda u: index_row(gram, u), step.dual, state.sum_error)
     change = jnp.where(moves, new.coef - step.dual.coef, 0)
-    grad_change = -sum(
-        change[u] * add_l2(kernel_rows[u], visits.dual, index[u]) for u in range(width)
-    )
-    grad, compensation = two_sum(
-        state.grad,
-        state.compensation,
-        jnp.where(moves, grad_change, jnp.zeros_like(grad_change)),
-    )
+    row = lambda u: add_l2(kernel_rows[u], visits.dual, index[u])
+    grad_change = -sum(change[u] * row(u) for u in range(width))
+    grad_change = jnp.where(moves, grad_change, jnp.zeros_like(grad_change))
+    grad, compensation = two_sum(state.grad, state.compensation, grad_change)
     coef = state.coef
     for u in range(width):
         new_coef = step.dual.coef[u] + change[u]
@@ -380,9 +340,8 @@ def _count_visit(visits: Visits, state: LasvmState, row: Array, online: Array) -
 
 def rows_of(dual: Dual, index: Array) -> Dual:
     """The dual of the rows `index` (q,)."""
-    return jax.tree.map(
-        lambda a: jnp.stack([index_row(a, index[u]) for u in range(index.shape[0])]), dual
-    )
+    rows = lambda a: jnp.stack([index_row(a, index[u]) for u in range(index.shape[0])])
+    return jax.tree.map(rows, dual)
 
 
 def restrict(dual: Dual, rows: Array) -> Dual:
@@ -393,12 +352,8 @@ def restrict(dual: Dual, rows: Array) -> Dual:
     Reference: A. Bordes et al., JMLR 6, 2005, section 3, where the search for a pair goes over S
         alone.
     """
-    bound_or_coef = lambda bound: jnp.where(rows, bound, dual.coef)
-    return dual._replace(
-        bounds=dual.bounds._replace(
-            low=bound_or_coef(dual.bounds.low), high=bound_or_coef(dual.bounds.high)
-        )
-    )
+    low, high = (jnp.where(rows, bound, dual.coef) for bound in dual.bounds[:2])
+    return dual._replace(bounds=dual.bounds._replace(low=low, high=high))
 
 
 def most_violating(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-from typing import Literal
-
 import jax.numpy as jnp
+from jax import lax
 
-from ..._node import cast, node, positive
+from ..._node import cast, node
 from ...engines.dual_qp import (
     DualState,
     QpSolver,
@@ -17,15 +15,12 @@ from ...engines.dual_qp import (
     init_state,
     shift_grad,
     step_info,
-    stop_gradients,
 )
 from ...engines.smo_step import STEPS
-from ...kernels import Kernel
-from ...losses import hinge
 from ...models import Expansion
 from ...numerics import rounding_of_sums, two_sum
 from ...samplers import uniform
-from ...types import Array, Batch, Info, Loss
+from ...types import Array, Batch, Info
 
 
 @node
@@ -75,13 +70,6 @@ class smo(QpSolver):
         information, JMLR 6, 2005, algorithm 2 and WSS 3.
     """
 
-    C: float = positive()
-    kernel: Kernel
-    _: KW_ONLY
-    loss: Loss = hinge
-    bias: Literal["free", "none"] = "free"
-    start: Array | None = None
-
     sampler = uniform()
 
     def init(self, key: Array, data: Batch) -> DualState:
@@ -89,8 +77,8 @@ class smo(QpSolver):
 
     def update(self, state: DualState, batch: Batch) -> tuple[DualState, Info]:
         y = batch.y.astype(state.coef.dtype)
-        qp = stop_gradients(cast(self.qp, y.dtype))
-        state, x, y = stop_gradients((state, batch.x, y))
+        qp = lax.stop_gradient(cast(self.qp, y.dtype))
+        state, x, y = lax.stop_gradient((state, batch.x, y))
         dual = qp.dual(state, x, y)
         centred_state, shift = centre(qp, state, dual, self.bias)
         dual = dual.at_state(centred_state)

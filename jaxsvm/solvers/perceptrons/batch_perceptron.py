@@ -91,14 +91,12 @@ class batch_perceptron(Solver):
         y, present = batch.y.astype(score.dtype), weight > 0
         neg_margin = jnp.where(present, -y * score, -jnp.inf)
         i, max_neg_margin = argmax_value(neg_margin)
-        repeated, has_repeated = argmax_value(
-            jnp.where((neg_margin == max_neg_margin) & (f.coef != 0), 1, 0)
-        )
+        is_repeated = (neg_margin == max_neg_margin) & (f.coef != 0)
+        repeated, has_repeated = argmax_value(jnp.where(is_repeated, 1, 0))
         i = jnp.where(has_repeated > 0, repeated, i)
         norm_f = jnp.sqrt(jnp.maximum(jnp.dot(f.coef, f.response), 0))
-        shortfall = self.margin + jnp.where(
-            norm_f > 0, max_neg_margin / jnp.where(norm_f > 0, norm_f, 1), jnp.inf
-        )
+        distance = max_neg_margin / jnp.where(norm_f > 0, norm_f, 1)
+        shortfall = self.margin + jnp.where(norm_f > 0, distance, jnp.inf)
         is_short = max_neg_margin + self.margin * norm_f >= 0
         coef = jnp.where(is_short, index_row(y * weight, i), 0)[None]
         added = batch._replace(index=i[None])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Any
 
 import jax.numpy as jnp
@@ -63,9 +62,5 @@ class fixed_budget_perceptron(BudgetedPerceptron):
     Reference: K. Crammer, J. Kandola, Y. Singer, Online classification on a budget, NIPS 2003,
         figure 1.
     """
-
-    kernel: Kernel
-    _: KW_ONLY
-    budget: int
 
     maintain = _best_without()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Any
 
 import jax.numpy as jnp
@@ -88,9 +87,5 @@ class forgetron(BudgetedPerceptron):
     Reference: O. Dekel, S. Shalev-Shwartz, Y. Singer, The Forgetron: a kernel-based perceptron on a
         budget, SIAM Journal on Computing 37, 2008, figure 3 (self-tuned).
     """
-
-    kernel: Kernel
-    _: KW_ONLY
-    budget: int
 
     maintain = _shrink_and_forget()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
+from typing import ClassVar
+
+from ..._node import node
 from ...budget import Maintenance
 from ...engines.online_learning import PerceptronSolver
 from ...kernels import Kernel
@@ -9,12 +13,15 @@ from ...spaces import budgeted
 from ...types import Space
 
 
+@node
 class BudgetedPerceptron(PerceptronSolver):
     """The perceptron on at most `budget` points."""
 
     kernel: Kernel
+    _: KW_ONLY
     budget: int
-    maintain: Maintenance
+
+    maintain: ClassVar[Maintenance]
 
     @property
     def space(self) -> Space:

@@ -75,9 +75,8 @@ class _span(PointSpace):
         counter = lambda: jnp.zeros((), jnp.int32)  # arrays of their own, as states are donated
         zeros = lambda *shape: jnp.zeros(shape, accum_dtype(data.x))
         x, inverse, pending = zeros(m, d), zeros(m, m), (counter(), zeros(d), zeros(m))
-        return SpanState(
-            x, zeros(m), inverse, zeros(m), counter(), pending, self.kernel.offset(data)
-        )
+        rest = zeros(m), counter(), pending, self.kernel.offset(data)
+        return SpanState(x, zeros(m), inverse, *rest)
 
     def evaluate(self, f: SpanState, batch: Batch) -> Array:
         f = f.flush()
@@ -116,11 +115,8 @@ class _span(PointSpace):
         factor_row = jnp.where(slot == f.size, 1 / root, -dot(v, f.inverse) / root)
         new = f.size, dense_centred(f, batch.x)[0], factor_row
         pending = jax.tree.map(lambda a, b: jnp.where(appends, a, b), new, f.pending)
-        return (
-            jnp.where(appends, jnp.where(slot == f.size, coef, f.coef), projected),
-            f.size + appends.astype(jnp.int32),
-            pending,
-        )
+        new_coef = jnp.where(appends, jnp.where(slot == f.size, coef, f.coef), projected)
+        return new_coef, f.size + appends.astype(jnp.int32), pending
 
     def coef(self, f: SpanState) -> Array:
         return f.coef

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Any
 
 import jax.numpy as jnp
@@ -54,9 +53,5 @@ class random_budget_perceptron(BudgetedPerceptron):
     Reference: G. Cavallanti, N. Cesa-Bianchi, C. Gentile, Tracking the best hyperplane with a
         simple budget perceptron, Machine Learning 69, 2007, figure 3.
     """
-
-    kernel: Kernel
-    _: KW_ONLY
-    budget: int
 
     maintain = _at_random()

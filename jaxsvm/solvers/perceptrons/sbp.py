@@ -30,7 +30,7 @@ from ...samplers import uniform
 from ...spaces import averaged, expansion
 from ...spaces.kernel_expansion import ExpansionState
 from ...spaces.running_mean import MeanState
-from ...types import Array, Batch, Info, Model, Scalar, Solver, Space
+from ...types import Array, Batch, Info, Model, Solver, Space
 
 REFRESH = 64  # |w|^2 is recomputed from its coefficients every REFRESH steps
 
@@ -118,23 +118,11 @@ class sbp(Solver):
     _: KW_ONLY
     bias: Literal["none", "free"] = "none"
     normalise: bool = True
-    bound_every: int | None = None
+    bound_every: int | None = between(0, default=None)
 
     sampler = uniform()
     needs_all_rows = True
     targets = "labels"
-
-    def check(self) -> None:
-        if self.bound_every is not None and self.bound_every < 0:
-            raise ValueError(
-                "bound_every must be a whole number of steps, 0 for none, or None, got "
-                f"{self.bound_every}"
-            )
-
-    @property
-    def problem(self) -> MarginProblem:
-        """The problem that is solved."""
-        return MarginProblem(self.nu, self.kernel, self.bias, self.normalise)
 
     @property
     def space(self) -> Space:
@@ -145,39 +133,70 @@ class sbp(Solver):
         return self.space.layout(data)
 
     def validate(self, data: Batch) -> None:
-        _check_rows(self.problem.kernel, self.bias, data)
+        """Check that kernel and rows have a finite level above that of w = 0."""
+        super().validate(data)
+        in_use = np.asarray(data.weight) > 0
+        diag = np.asarray(self.kernel.diag(data.x))[in_use]
+        if not (np.all(diag >= 0) and np.any(diag > 0)):
+            raise ValueError(
+                f"k(x, x) must not be negative nor 0 for all rows, got {diag.min():g} to "
+                f"{diag.max():g}: scale the rows"
+            )
+        if self.bias == "free" and len(np.unique(np.sign(np.asarray(data.y)[in_use]))) < 2:
+            raise ValueError(
+                "bias='free' needs rows of both classes: with one class the level has no bound"
+            )
 
     def init(self, key: Array, data: Batch) -> SbpState:
-        return _init_state(self.problem, self.space.zero(key, data), key, data)
+        s = self.space.zero(key, data)
+        dtype = s.f.coef.dtype
+        weight, y = jnp.array(data.weight, dtype), data.y.astype(dtype)
+        diag = jnp.where(weight > 0, self.kernel.diag(data.x), 0)
+        none = lambda: jnp.zeros((), dtype)  # arrays of their own, as states are donated
+        return SbpState(
+            s=s,
+            fill=self.water_filling(0 * y, data._replace(y=y, weight=weight)),  # all margins are 0
+            p=0 * y,
+            compensation=0 * y,
+            residual=none() + jnp.inf,
+            bias_change=none(),
+            square=none(),
+            reach=jnp.sqrt(jnp.max(diag).astype(dtype)),
+            weight=weight,
+            key=jnp.array(key),
+            t=jnp.zeros((), jnp.int32),
+        )
 
     def update(self, state: SbpState, batch: Batch) -> tuple[SbpState, Info]:
-        problem, space = self.problem, self.space
+        space = self.space
         (level, b, p), R, n = state.fill, state.reach, batch.y.shape[0]
         y, step = batch.y.astype(p.dtype), state.t + 1
         rows = batch._replace(y=y, weight=state.weight)
         # i ~ p, as many times as the sampler has rows; as many of each class if the bias is free.
-        drawn = _draw(state, rows, _by_class(p, y) if self.bias == "free" else (p,))
+        by_class = jnp.where(y > 0, p, 0), jnp.where(y > 0, 0, p)
+        drawn = _draw(state, rows, by_class if self.bias == "free" else (p,))
         # w = w + eta mean of y_i phi(x_i);  w = w / max(1, |w|)
         eta = 1 / (R * jnp.sqrt(step.astype(y.dtype)))
         coef = eta * gather(y, drawn.index) / drawn.index.shape[0]
         s, square = _step_in_ball(space, state, coef, drawn, step)
         # The water level f(w). The initial stride of the bias: twice its last change, and above 0.
         stride = 2 * state.bias_change + 1e-3 * eta * R
-        fill = problem.water_filling(_margin(s.f, y), rows, (b, level, stride))
-        mean_p, compensation = running_mean(
-            state.p, state.compensation, p, 1 / step.astype(y.dtype)
-        )
+        fill = self.water_filling(_margin(s.f, y), rows, (b, level, stride))
+        share = 1 / step.astype(y.dtype)
+        mean_p, compensation = running_mean(state.p, state.compensation, p, share)
         # The bound of the optimum, every k-th step.
         period = n if self.bound_every is None else self.bound_every
         is_bound_step = any_under_vmap(step % period == 0) if period else jnp.zeros((), bool)
         residual = lax.cond(
             is_bound_step,
-            lambda: problem.relative_distance(s.mean, mean_p, rows),
+            lambda: self.relative_distance(s.mean, mean_p, rows),
             lambda: state.residual,
         )
         bound_rows = jnp.where(is_bound_step, n, 0).astype(jnp.int32)
+        nu, is_above = jnp.asarray(self.nu, level.dtype), level > 0
         info = Info(
-            loss=problem.mean_hinge(level),  # of the iterate before the step
+            # the mean hinge at margin 1 of the iterate before the step
+            loss=jnp.where(is_above, nu / jnp.where(is_above, level, 1), 1),
             residual=residual,
             progress=jnp.zeros_like(coef),
             index=drawn.index,
@@ -198,25 +217,14 @@ class sbp(Solver):
 
     def model(self, state: SbpState, data: Any = None) -> Model:
         f = state.s.mean
-        mean = models.expansion(self.problem.kernel, f.coef, data, self.bias)
+        mean = models.expansion(self.kernel, f.coef, data, self.bias)
         rows = data._replace(y=data.y.astype(f.coef.dtype), weight=state.weight)
-        scale, fill = self.problem.rescale(f, rows)
+        scale, fill = self.rescale(f, rows)
         # to margin 1, if the level is above 0
         scale, b = (jnp.where(fill.level > 0, a / fill.level, a) for a in (scale, fill.bias))
         return dataclasses.replace(mean, coef=scale * f.coef, b=b)
 
-
-class MarginProblem(NamedTuple):
-    """The problem max f(w) over |w| <= 1.
-
-    Its methods take all rows, with y and weights of the dtype of the coefficients.
-    """
-
-    nu: Scalar  # ()   mean slack
-    kernel: Kernel
-    bias: str  # "none" or "free"
-    normalise: bool  # whether the mean iterate may be scaled to norm 1
-
+    # of all rows, with y and weights of the dtype of the coefficients
     def water_filling(
         self, margin: Array, rows: Batch, start: tuple[Array, Array, Array] | None = None
     ) -> WaterFill:
@@ -225,8 +233,7 @@ class MarginProblem(NamedTuple):
         p attains the level. The search starts at `start`: the bias, the level, and the initial
         stride of the bias.
         """
-        weight = rows.weight
-        volume = self._volume(weight)
+        weight, volume = rows.weight, self._volume(rows.weight)
         if self.bias == "free":
             return two_levels(margin, rows.y, volume, weight=weight, start=start)
         return one_level(margin, volume, weight=weight, start=None if start is None else start[1])
@@ -258,47 +265,14 @@ class MarginProblem(NamedTuple):
         level = self.rescale(f, rows)[1].level
         return jnp.where(level > 0, jnp.maximum(1 - level / bound, 0), jnp.inf)
 
-    def mean_hinge(self, level: Array) -> Array:
-        """The mean hinge at margin 1, nu / level; 1 where the level is not above 0."""
-        return jnp.where(
-            level > 0, jnp.asarray(self.nu, level.dtype) / jnp.where(level > 0, level, 1), 1
-        )
-
     def _volume(self, weight: Array) -> Array:
         """The volume of water, nu sum_i weight_i."""
         return jnp.asarray(self.nu, weight.dtype) * pairwise_sum(weight)
 
 
-def _init_state(problem: MarginProblem, zero: MeanState, key: Array, data: Batch) -> SbpState:
-    """The state at w = 0, `zero`."""
-    dtype = zero.f.coef.dtype
-    weight, y = jnp.array(data.weight, dtype), data.y.astype(dtype)
-    diag = jnp.where(weight > 0, problem.kernel.diag(data.x), 0)
-    R = jnp.sqrt(jnp.max(diag).astype(dtype))
-    none = lambda: jnp.zeros((), dtype)  # arrays of their own, as states are donated
-    return SbpState(
-        s=zero,
-        fill=problem.water_filling(0 * y, data._replace(y=y, weight=weight)),  # all margins are 0
-        p=0 * y,
-        compensation=0 * y,
-        residual=none() + jnp.inf,
-        bias_change=none(),
-        square=none(),
-        reach=R,
-        weight=weight,
-        key=jnp.array(key),
-        t=jnp.zeros((), jnp.int32),
-    )
-
-
 def _margin(f: ExpansionState, y: Array) -> Array:
     """The margins y_i f(x_i) (n,)."""
     return y * (f.response + f.compensation)
-
-
-def _by_class(p: Array, y: Array) -> tuple[Array, Array]:
-    """p in the positive class, and p in the other; 0 elsewhere."""
-    return jnp.where(y > 0, p, 0), jnp.where(y > 0, 0, p)
 
 
 def _draw(state: SbpState, rows: Batch, distributions: tuple[Array, ...]) -> Batch:
@@ -314,12 +288,8 @@ def _step_in_ball(
     space: Space, state: SbpState, coef: Array, drawn: Batch, step: Array
 ) -> tuple[MeanState, Array]:
     """w = v / max(1, |v|) and |w|^2, with v = w + sum_k coef_k phi(x_k) over the drawn rows."""
-    square = (
-        state.square
-        + 2 * jnp.dot(coef, space.evaluate(state.s, drawn))
-        + jnp.dot(coef, dot(space.gram(drawn), coef))
-    )
-    square = jnp.maximum(square, 0)
+    square = state.square + 2 * jnp.dot(coef, space.evaluate(state.s, drawn))
+    square = jnp.maximum(square + jnp.dot(coef, dot(space.gram(drawn), coef)), 0)
     factor = shorten(square, 1.0)  # 1 / max(1, |v|)
     s = space.add(state.s, 1 - factor, factor * coef, drawn)
     square = lax.cond(
@@ -328,19 +298,3 @@ def _step_in_ball(
         lambda: square * factor * factor,
     )
     return s, square
-
-
-def _check_rows(kernel: Kernel, bias: str, data: Batch) -> None:
-    """Check that kernel and rows have a finite level above that of w = 0."""
-    kernel.validate(data)
-    in_use = np.asarray(data.weight) > 0
-    diag = np.asarray(kernel.diag(data.x))[in_use]
-    if not (np.all(diag >= 0) and np.any(diag > 0)):
-        raise ValueError(
-            f"k(x, x) must not be negative nor 0 for all rows, got {diag.min():g} to "
-            f"{diag.max():g}: scale the rows"
-        )
-    if bias == "free" and len(np.unique(np.sign(np.asarray(data.y)[in_use]))) < 2:
-        raise ValueError(
-            "bias='free' needs rows of both classes: with one class the level has no bound"
-        )

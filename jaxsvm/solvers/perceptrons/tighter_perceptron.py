@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Any
 
 import jax.numpy as jnp
@@ -22,9 +21,8 @@ class _fewest_errors(Maintenance):
 
     def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
         wrong = jnp.sign(points.coef)[None, :] * points.scores_without(kernel) <= 0
-        return remove_point(
-            points, points.oldest_of(-jnp.sum(wrong, axis=1, dtype=jnp.int32))
-        ), state
+        errors = jnp.sum(wrong, axis=1, dtype=jnp.int32)
+        return remove_point(points, points.oldest_of(-errors)), state
 
     def evals(self, budget: int) -> int:
         return (budget + 1) ** 2
@@ -65,9 +63,5 @@ class tighter_perceptron(BudgetedPerceptron):
     Reference: J. Weston, A. Bordes, L. Bottou, Online (and offline) on an even tighter budget,
         AISTATS 2005, section 3.
     """
-
-    kernel: Kernel
-    _: KW_ONLY
-    budget: int
 
     maintain = _fewest_errors()

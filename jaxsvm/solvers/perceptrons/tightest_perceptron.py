@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Any
 
 import jax.numpy as jnp
@@ -84,9 +83,5 @@ class tightest_perceptron(BudgetedPerceptron):
     Reference: Z. Wang, S. Vucetic, Tighter perceptron with improved dual use of cached data for
         model representation and validation, IJCNN 2009.
     """
-
-    kernel: Kernel
-    _: KW_ONLY
-    budget: int
 
     maintain = _likely_errors()

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import cast, node, positive, register
-from ...checks import integer
+from ..._node import between, cast, node, positive, register
 from ...engines.bundle import (
     Planes,
     Point,
@@ -22,13 +21,13 @@ from ...engines.bundle import (
     no_planes,
     relative_gap,
 )
+from ...engines.on_losses import AllRowsSolver
 from ...implicit import without_derivatives
 from ...kernels import Kernel, as_kernel, holds_precomputed
 from ...losses import hinge
 from ...models import Expansion
 from ...numerics import accum_dtype, argmax_value, dot, map_on_cpu, sample_proportional
-from ...samplers import whole
-from ...types import Array, Batch, Info, Loss, Solver, SparseRows
+from ...types import Array, Batch, Info, Loss, SparseRows
 
 CANDIDATES = 59  # the best of so many rows is among the best 5 % with 95 % confidence
 TRIALS = 100  # limit of the trials of one search for a point
@@ -62,7 +61,7 @@ class CpspState(NamedTuple):
 
 
 @node
-class cpsp(Solver):
+class cpsp(AllRowsSolver):
     """Minimise lam/2 |f|^2 + mean_i loss(f(x_i), y_i) over f in the span of chosen points.
 
         f* = sum_i e_i k(x_i, .) / lam,   e = - sum_k theta_k u_k
@@ -116,25 +115,16 @@ class cpsp(Solver):
     lam: float = positive()
     kernel: Kernel
     _: KW_ONLY
-    points: int
+    points: int = between(1)
     loss: Loss = hinge
-    planes: int = 100
+    planes: int = between(2, default=100)
     bias: Literal["none", "free"] = "none"
 
-    needs_all_rows = True
-    sampler = whole()
-
     def check(self) -> None:
-        integer("points", self.points, 1)
-        integer("planes", self.planes, 2)
         if holds_precomputed(self.kernel):
             raise ValueError(
                 "cpsp makes points of its own: a precomputed kernel has no values there"
             )
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
 
     def problem(self, basis: Basis, data: Batch, weight: Array) -> Problem:
         """The objective in the span of the basis."""
@@ -144,9 +134,8 @@ class cpsp(Solver):
     def init(self, key: Array, data: Batch) -> CpspState:
         (n, d), m, dtype = data.x.shape, self.points, accum_dtype(data.x)
         none = jnp.zeros((), jnp.int32)
-        basis = Basis(
-            jnp.zeros((m, d), dtype), jnp.eye(m, dtype=dtype), jnp.zeros((m, n), dtype), none
-        )
+        points, features = jnp.zeros((m, d), dtype), jnp.zeros((m, n), dtype)
+        basis = Basis(points, jnp.eye(m, dtype=dtype), features, none)
         weight = data.weight.astype(dtype)
         zero = self.problem(basis, data, weight).at(jnp.zeros(m, dtype))
         bundle, infinite = no_planes(self.planes, m, dtype, n), jnp.full((), jnp.inf, dtype)
@@ -174,9 +163,8 @@ def _advance(solver: cpsp, state: CpspState, batch: Batch) -> tuple[CpspState, I
     is_due = (state.rounds >= ROUNDS) | (state.gap <= TOL) | (state.basis.size == 0)
     is_due = is_due & (state.basis.size < most)
     stay = lambda _, state, batch: (state, jnp.zeros((), jnp.int32))
-    (basis, best, model, bundle, weight, key, _, rounds), passes = lax.cond(
-        is_due, _grow, stay, solver, state, batch
-    )
+    state, passes = lax.cond(is_due, _grow, stay, solver, state, batch)
+    basis, best, model, bundle, weight, key, _, rounds = state
     problem = solver.problem(basis, batch, weight)
     between = (1 - MIX) * best.response + MIX * model.response
     bundle, minimiser = add_plane(problem.lam, bundle, *problem.plane(between))
@@ -264,9 +252,8 @@ def _fixed_point(residual: Callable, b: Array) -> tuple[Array, Array]:
         is_better = new_value * new_value > value * value
         is_last = new_value * new_value <= (1 + least_gain) * value * value
         done = jnp.where(is_better, is_last | ~is_sure, scale <= 2.0**-HALVINGS)
-        new = jax.tree.map(
-            lambda new, old: jnp.where(is_better, new, old), (at, new_value, new_target), old
-        )
+        keep = lambda new, old: jnp.where(is_better, new, old)
+        new = jax.tree.map(keep, (at, new_value, new_target), old)
         return k + 1, new, jnp.where(is_better, 1, scale / 2), done
 
     value, target, is_sure = residual(b)

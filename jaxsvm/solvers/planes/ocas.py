@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,8 @@ from ...engines.bundle import (
 )
 from ...engines.conjugate import REFRESH
 from ...implicit import without_derivatives
-from ...losses import hinge
 from ...numerics import accum_dtype, any_under_vmap
-from ...types import AnyLoss, Array, Batch, Info
+from ...types import Array, Batch, Info
 
 
 @register("OcasState")
@@ -88,18 +87,13 @@ class ocas(BundleSolver):
         regularized risk minimization, JMLR 11, 2010.
     """
 
-    lam: float = positive()
     _: KW_ONLY
-    loss: AnyLoss = hinge
     mix: float = positive(default=0.1)
-    planes: int = 100
-    bias: Literal["none", "feature", "free"] = "none"
-    classes: int | None = None
 
     def check(self) -> None:
         if (number("mix", self.mix) or 0) > 1:
             raise ValueError(f"mix must be at most 1, got {float(self.mix):g}")
-        self.check_problem()
+        super().check()
 
     def init(self, key: Array, data: Batch) -> OcasState:
         dtype = accum_dtype(data.x)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from ..._node import node, positive, register
+from ..._node import node, register
 from ...engines.bundle import (
     BundleSolver,
     Planes,
@@ -18,9 +17,8 @@ from ...engines.bundle import (
     no_planes,
     relative_gap,
 )
-from ...losses import hinge
 from ...numerics import accum_dtype
-from ...types import AnyLoss, Array, Batch, Info
+from ...types import Array, Batch, Info
 
 
 @register("SvmPerfState")
@@ -82,16 +80,6 @@ class svm_perf(BundleSolver):
         Vishwanathan, A. Smola, Q. Le, Bundle methods for regularized risk minimization, JMLR 11,
         2010.
     """
-
-    lam: float = positive()
-    _: KW_ONLY
-    loss: AnyLoss = hinge
-    planes: int = 100
-    bias: Literal["none", "feature", "free"] = "none"
-    classes: int | None = None
-
-    def check(self) -> None:
-        self.check_problem()
 
     def init(self, key: Array, data: Batch) -> SvmPerfState:
         dtype = accum_dtype(data.x)

@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 import optax
 
-from ..._node import node, positive
+from ..._node import between, node, positive
 from ...averaging import average_iterates
-from ...checks import integer
 from ...engines.gradient_descent import GradientSolver, descent
 from ...losses import hinge
 from ...samplers import epochs
@@ -61,14 +60,11 @@ class asgd(GradientSolver):
     lam: float = positive()
     _: KW_ONLY
     loss: Loss = hinge
-    average_from: int = 10_000
+    average_from: int = between(0, default=10_000)
     bias: Literal["none", "feature", "free"] = "none"
     bias_rate: float = positive(default=0.01)
 
     sampler = epochs(1)
-
-    def check(self) -> None:
-        integer("average_from", self.average_from, 0)
 
     def chain(self, stats: Any) -> optax.GradientTransformation:
         step = optax.scale_by_learning_rate(averaged_sgd(self.lam, self.average_from))

@@ -9,9 +9,8 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 import optax
 
-from ..._node import node, positive, register
+from ..._node import between, node, positive, register
 from ...averaging import average_iterates
-from ...checks import integer
 from ...engines.gradient_descent import GradientSolver, descent
 from ...losses import hinge
 from ...numerics import sqnorms
@@ -57,11 +56,10 @@ def measure(data: Batch, lam: float, loss: Loss, intercept: bool) -> AssetSet:
     if intercept:
         eps = jnp.finfo(share.dtype).eps  # if all rows are of one class
         positive = jnp.clip(jnp.dot(share, (data.y > 0).astype(share.dtype)), eps, 1 - eps)
-        b_0 = (
-            jnp.maximum(1, jnp.abs(jnp.log(positive) - jnp.log1p(-positive)))
-            if loss.labels
-            else largest(jnp.abs(data.y))
-        )
+        if loss.labels:
+            b_0 = jnp.maximum(1, jnp.abs(jnp.log(positive) - jnp.log1p(-positive)))
+        else:
+            b_0 = largest(jnp.abs(data.y))
         bound = b_0 + radius * jnp.sqrt(largest(square))
     D_G_square = jnp.dot(share, loss.slope(zero, data.y) ** 2 * (square + (1 if intercept else 0)))
     D_X = jnp.sqrt(radius**2 + bound**2)
@@ -124,19 +122,15 @@ class asset(GradientSolver):
     lam: float = positive()
     _: KW_ONLY
     loss: Loss = hinge
-    average_from: int = 0
+    average_from: int = between(0, default=0)
     bias: Literal["free", "none"] = "free"
-
-    def check(self) -> None:
-        integer("average_from", self.average_from, 0)
 
     def stats(self, data: Batch) -> AssetSet:
         return measure(data, self.lam, self.loss, intercept=self.bias == "free")
 
     def chain(self, stats: Any) -> optax.GradientTransformation:
-        eta = lambda count: jnp.minimum(
-            inverse_sqrt(stats.first)(count), 1 / jnp.asarray(self.lam, stats.first.dtype)
-        )
+        most = 1 / jnp.asarray(self.lam, stats.first.dtype)
+        eta = lambda count: jnp.minimum(inverse_sqrt(stats.first)(count), most)
         projections = {"w": ball(stats.radius)}
         if self.bias == "free":
             projections["b"] = lambda b: jnp.clip(b, -stats.bound, stats.bound)
@@ -183,11 +177,7 @@ class asset_star(GradientSolver):
     lam: float = positive()
     _: KW_ONLY
     loss: Loss = hinge
-    average_from: int | None = None
-
-    def check(self) -> None:
-        if self.average_from is not None:
-            integer("average_from", self.average_from, 0)
+    average_from: int | None = between(0, default=None)
 
     def stats(self, data: Batch) -> AssetSet:
         return measure(data, self.lam, self.loss, intercept=False)

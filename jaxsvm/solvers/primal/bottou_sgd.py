@@ -97,10 +97,8 @@ def add_then_shrink(lam: float, bias: str, bias_rate: float) -> optax.GradientTr
             u = -jnp.asarray(rate, g.dtype) * g
             return u - jnp.asarray(rate * lam, g.dtype) * (p + u) if shrinks else u
 
-        return jax.tree.map(move, grads, params, rates, mask), AddThenShrinkState(
-            optax.safe_increment(state.count)
-        )
+        new = AddThenShrinkState(optax.safe_increment(state.count))
+        return jax.tree.map(move, grads, params, rates, mask), new
 
-    return optax.GradientTransformation(
-        lambda params: AddThenShrinkState(jnp.zeros((), jnp.int32)), update
-    )
+    init = lambda params: AddThenShrinkState(jnp.zeros((), jnp.int32))
+    return optax.GradientTransformation(init, update)

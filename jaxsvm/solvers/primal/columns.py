@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...engines.coordinate_descent import put_row, row_at
 from ...numerics import (
     can_be_packed,
     dot,
     is_traced,
     listed_entries,
     pack_lists,
+    put_row,
+    row_at,
     row_loops,
 )
 from ...numerics.sparse_products import walk_row

@@ -72,9 +72,8 @@ class constrained_sgd(OnlineSolver):
         sqnorm, R = state  # |w|^2, R
         eta = self.radius / (R * jnp.sqrt(t.astype(score.dtype) + 1))
         move = jnp.where(batch.y * score < 1, eta * batch.y * share, jnp.zeros_like(score))
-        sqnorm_new = jnp.maximum(
-            sqnorm + 2 * jnp.dot(move, score) + jnp.dot(move, jnp.dot(gram(), move)), 0
-        )
+        sqnorm_new = sqnorm + 2 * jnp.dot(move, score) + jnp.dot(move, jnp.dot(gram(), move))
+        sqnorm_new = jnp.maximum(sqnorm_new, 0)
         factor = shorten(sqnorm_new, self.radius)
         change = Move(1 - factor, factor * move, hinge.value(score, batch.y))
         return (sqnorm_new * factor * factor, R), change

@@ -9,19 +9,18 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import cast, node, positive, register
-from ...checks import integer
+from ..._node import between, cast, node, positive
 from ...engines.moments import Moments, add_joint, check_columns, joint_rows, no_moments
 from ...models import Linear, OneVsRest
 from ...numerics import accum_dtype, count, dot, in_double
 from ...samplers import EpochsState, epochs
-from ...types import Array, Batch, Info, Sampler, Solver, SparseRows
+from ...types import Array, Batch, Info, Sampler, Solver, SparseRows, state_class
 
 ROWS = 4096  # of a step, at most
 PASSES = epochs(ROWS, shuffle=False)
 
 
-@register("LeastSquaresState")
+@state_class("LeastSquaresState", sums_of=("rows", "numbers"))
 class LeastSquaresState(NamedTuple):
     """The sums over the rows so far, of p inputs and k targets."""
 
@@ -29,11 +28,6 @@ class LeastSquaresState(NamedTuple):
     shift: Array  # (p + k,)  the mean of the rows of `init`; 0 without a free bias
     rows: Array  # ()  int32, rows of positive weight of `init`
     read: Array  # ()  int32, how many were read, at most `rows`
-
-    @property
-    def sums_of(self) -> tuple[str, ...]:
-        """The moments are sums over the rows."""
-        return "rows", "numbers"
 
 
 @node
@@ -104,14 +98,10 @@ class least_squares(Solver):
     lam: float = positive()
     _: KW_ONLY
     bias: Literal["free", "none", "feature"] = "free"
-    classes: int | None = None
+    classes: int | None = between(2, default=None)
 
     sampler = in_order()
     iterates_to = 0.0
-
-    def check(self) -> None:
-        if self.classes is not None:
-            integer("classes", self.classes, 2)
 
     @property
     def targets(self) -> Any:
@@ -196,9 +186,8 @@ def _solve(gram: Array, compensation: Array, weight: Array, lam: Array, rhs: Arr
     0.
     """
     matrix = (gram + compensation) / weight
-    factor = lax.linalg.cholesky(
-        matrix + lam * jnp.eye(matrix.shape[0], dtype=matrix.dtype), symmetrize_input=False
-    )
+    ridge = lam * jnp.eye(matrix.shape[0], dtype=matrix.dtype)
+    factor = lax.linalg.cholesky(matrix + ridge, symmetrize_input=False)
     solution = jax.scipy.linalg.cho_solve((factor, True), rhs)
 
     def by_eigenvalues(_):

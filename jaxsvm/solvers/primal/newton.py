@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import cast, node, positive, register
+from ..._node import cast, node, positive
 from ...checks import check_whole, shown
+from ...engines.on_losses import AllRowsSolver, info_of
 from ...implicit import linear_solution
 from ...losses import squared_hinge
 from ...models import Linear
@@ -23,41 +24,34 @@ from ...numerics import (
     packed_by_reference,
     preconditioner,
     solve_normal,
+    split_constant,
     system_for,
 )
 from ...risks import couples_rows, is_smooth, second_order_of
-from ...samplers import whole
-from ...types import AnyLoss, Array, Batch, Info, Solver, SparseRows
+from ...types import (
+    AnyLoss,
+    Array,
+    Batch,
+    Info,
+    SparseRows,
+    from_step_0,
+    state_class,
+)
 
 MOST_ROUNDS = 1000
-TOL = 1e-6  # default tolerance of the duality gap, relative to the objective
 RATE = 0.1  # largest relative residual of a Newton system
 MOST_PRODUCTS = 500  # with the Hessian, in one system of conjugate gradients
 TRIALS = 40  # limit of trial steps in a line search
 STEEPNESS = 0.01  # a line search ends at this share of the initial slope
 
 
-@register("NewtonState")
+@state_class("NewtonState", method="newton", sums_of=(), restart=from_step_0)
 class NewtonState(NamedTuple):
     """The weights, with b as the last one where there is a bias, and the weights of the rows."""
 
     v: Array  # (d,) or (d + 1,)
     weight: Array  # (n,)
     steps: Array  # () int32, Newton steps of all updates
-
-    @property
-    def sums_of(self) -> tuple[str, ...]:
-        """None: the weights of rows are those of the data."""
-        return ()
-
-    def restart(self) -> NewtonState:
-        """The start of a run of another lam on the same rows and weights."""
-        return self._replace(steps=jnp.zeros_like(self.steps))
-
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return "newton"
 
 
 class Point(NamedTuple):
@@ -142,8 +136,9 @@ def _minimise(
     objective: Objective, search: Search, tol: Array, system: str, rounds: Array
 ) -> Search:
     """Newton steps until the residual is at most `tol`."""
-    size = search.point.v.shape[0]
-    precondition = preconditioner(objective.x, system, objective.bias != "none")
+    size, constant = search.point.v.shape[0], objective.bias != "none"
+    precondition = preconditioner(objective.x, system, constant)
+    built, most = size if system == "cholesky" else 0, min(2 * size + 10, MOST_PRODUCTS)
 
     def should_continue(search):
         # with a small C the gap of v = 0 is a small share of P, but v = 0 tells no rows apart
@@ -155,12 +150,17 @@ def _minimise(
     def step(search):
         point = search.point
         _, _, hessian = objective.risk(point.score)
-        ridge = _ridge_of_step(objective, point, hessian)
-        solve = precondition(hessian.diagonal, ridge)
-        built = size if system == "cholesky" else 0
-        change, products = _searched_change(objective, point, hessian, ridge, solve)
+        ridge = objective.ridge
+        if objective.bias == "free":
+            # where no row has curvature, b moves by a unit of scores: its system has no solution
+            unit = jnp.abs(point.grad[-1])
+            unit = jnp.where(unit > 0, unit, 1)
+            ridge = ridge.at[-1].set(jnp.where(jnp.any(hessian.diagonal > 0), 0, unit))
+        solve, rtol = precondition(hessian.diagonal, ridge), jnp.sqrt(point.residual)
+        system_of = objective.x, hessian.product, ridge, -point.grad, solve
+        d, rate, products = solve_normal(*system_of, jnp.minimum(rtol, RATE), most, constant)
         # Scores anew: added up, their rounding errors would hide the residual.
-        new = objective.at(point.v + change)
+        new = objective.at(point.v + objective.step_length(point, d, rate) * d)
         is_better = (new.value < point.value) | (new.residual < point.residual)
         is_better &= jnp.isfinite(new.value)
         return Search(
@@ -173,43 +173,15 @@ def _minimise(
     return lax.while_loop(should_continue, step, search)
 
 
-def _ridge_of_step(objective: Objective, point: Point, hessian: Any) -> Array:
-    """The diagonal that a step adds to X'SX: lam, and for b a number where no row has curvature.
-
-    A free bias then moves by one unit of the scores; its system would have no solution.
-    """
-    if objective.bias != "free":
-        return objective.ridge
-    unit = jnp.abs(point.grad[-1])
-    unit = jnp.where(unit > 0, unit, 1)
-    return objective.ridge.at[-1].set(jnp.where(jnp.any(hessian.diagonal > 0), 0, unit))
-
-
-def _searched_change(
-    objective: Objective, point: Point, hessian: Any, ridge: Array, solve: Callable
-) -> tuple[Array, Array]:
-    """t d with d = - H^-1 g by conjugate gradients, and the number of products with H.
-
-    `solve` is the preconditioner, and t the length of the line search.
-    """
-    size, constant = point.v.shape[0], objective.bias != "none"
-    rtol, most = jnp.minimum(jnp.sqrt(point.residual), RATE), min(2 * size + 10, MOST_PRODUCTS)
-    direction, rate, products = solve_normal(
-        objective.x, hessian.product, ridge, -point.grad, solve, rtol, most, constant
-    )
-    return objective.step_length(point, direction, rate) * direction, products
-
-
 @node
-class newton(Solver):
+class newton(AllRowsSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by Newton's method.
 
         g = lam w + sum_i share_i slope_i x_i,   H = lam I + sum_i share_i curvature_i x_i x_i'
         d = - H^-1 g,  by conjugate gradients to a relative residual of at most 0.1
         w = w + t d,   t by a line search on the scores of the rows, to 1/100 of the slope at 0
 
-    Of this file `Objective.at` is the first line, `_searched_change` the others, `_minimise` the
-    loop.
+    Of this file `Objective.at` is the first line, `_minimise` the others with the loop.
 
     (w, b) takes the place of w where there is a bias. For a ranking loss, with u the slopes of its
     risk and S the Hessian: g = lam w + X'u, H = lam I + X'SX, by products with S. The conjugate
@@ -266,8 +238,7 @@ class newton(Solver):
     tol: float | None = positive(default=None)
     rounds: float = 100.0
 
-    needs_all_rows = True
-    sampler = whole()
+    usual_tol = 1e-6  # of the duality gap, relative to the objective
 
     def check(self) -> None:
         check_whole("rounds", self.rounds, most=MOST_ROUNDS)
@@ -286,14 +257,6 @@ class newton(Solver):
                 f"system='cg', got {self.system!r}"
             )
 
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
-
-    @property
-    def iterates_to(self) -> Any:
-        return TOL if self.tol is None else self.tol
-
     def layout(self, data: Batch) -> Batch:
         return packed_by_reference(data)
 
@@ -304,35 +267,23 @@ class newton(Solver):
 
     def update(self, state: NewtonState, batch: Batch) -> tuple[NewtonState, Info]:
         numbers = cast((self.lam, self.iterates_to, self.rounds, self.loss), state.v.dtype)
-        state, batch, numbers = jax.tree.map(lax.stop_gradient, (state, batch, numbers))
+        state, batch, numbers = lax.stop_gradient((state, batch, numbers))
         lam, limit, most, loss = numbers
         most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
         risk = second_order_of(loss, batch._replace(weight=state.weight))
-        objective = Objective(batch.x, _ridge(lam, state.v, self.bias), risk, self.bias)
+        ridge = jnp.full_like(state.v, 1) * lam
+        ridge = ridge.at[-1].set(0) if self.bias == "free" else ridge
+        objective = Objective(batch.x, ridge, risk, self.bias)
         first, zero = objective.at(state.v), jnp.zeros((), jnp.int32)
         form = "centred" if couples_rows(loss) else self.system or system_for(batch.x)
         search = _minimise(objective, Search(zero, first, zero > 0, zero + 1), limit, form, most)
-        last, n = search.point, batch.y.shape[0]
-        info = Info(
-            loss=first.risk,
-            residual=last.residual,
-            progress=(first.value - last.value)[None],
-            index=jnp.full(1, -1, jnp.int32),
-            support=jnp.full((), batch.x.shape[1], jnp.int32),
-            evals=search.passes.astype(last.residual.dtype) * n,
-        )
+        last, support = search.point, jnp.full((), batch.x.shape[1], jnp.int32)
+        evals = search.passes.astype(last.residual.dtype) * batch.y.shape[0]
+        info = info_of(first.risk, last.residual, support, evals, first.value - last.value)
         return NewtonState(last.v, state.weight, state.steps + search.steps), info
 
     def model(self, state: NewtonState, data: Batch | None = None) -> Linear:
-        w, b = state.v, jnp.zeros((), state.v.dtype)
-        if self.bias != "none":
-            w, b = w[:-1], w[-1]
+        w, b = split_constant(state.v, self.bias != "none")
         if data is not None:
             w, b = linear_solution(w, b, data, self.lam, self.loss, self.bias)
         return Linear(w, b, self.bias)
-
-
-def _ridge(lam: Array, v: Array, bias: str) -> Array:
-    """The weights of v_j^2 / 2 in the objective."""
-    ridge = jnp.full_like(v, 1) * lam
-    return ridge.at[-1].set(0) if bias == "free" else ridge

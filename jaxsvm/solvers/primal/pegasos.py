@@ -115,6 +115,5 @@ def when_active(schedule: Callable[[Array], Array]) -> optax.GradientTransformat
         updates = jax.tree.map(lambda g: -jnp.asarray(rate, g.dtype) * g, updates)
         return updates, ActiveState(state.count + active.astype(jnp.int32))
 
-    return optax.GradientTransformationExtraArgs(
-        lambda params: ActiveState(jnp.zeros((), jnp.int32)), update
-    )
+    init = lambda params: ActiveState(jnp.zeros((), jnp.int32))
+    return optax.GradientTransformationExtraArgs(init, update)

@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import between, cast, node, positive, register
+from ..._node import between, cast, node, positive
 from ...checks import check_whole, shown
-from ...engines.coordinate_descent import put_row, row_at, visiting_stride
+from ...engines.coordinate_descent import visiting_stride
+from ...engines.on_losses import AllRowsSolver, info_of
 from ...implicit import linear_solution
 from ...losses import squared_hinge
 from ...models import Linear
@@ -26,16 +27,27 @@ from ...numerics import (
     fast_max,
     map_on_cpu,
     pairwise_sum,
+    put_row,
+    row_at,
     shards,
+    split_constant,
     weighted_gram,
 )
 from ...objectives.elastic import elastic_gap
 from ...risks import is_smooth
-from ...samplers import whole
-from ...types import Array, Batch, Info, Loss, Scalar, Solver, SparseRows, require
+from ...types import (
+    Array,
+    Batch,
+    Info,
+    Loss,
+    Scalar,
+    SparseRows,
+    from_step_0,
+    require,
+    state_class,
+)
 from .columns import Columns, add_columns, by_columns, has_sparse_columns, listed
 
-TOL = 1e-4  # default relative duality gap
 MOST_ROUNDS = 1000
 FEW = 512  # columns, up to which the matrix of a step is formed; the support of dense steps on it
 FEW_SPARSE = 256  # likewise, of known sparse rows on a CPU
@@ -52,22 +64,13 @@ STUCK = 3  # steps without a gain, after which a run ends
 GAIN = 0.9  # a smaller share of the residual is a gain, as a decrease above rounding is
 
 
-@register("ProximalNewtonState")
+@state_class("ProximalNewtonState", method="proximal_newton", restart=from_step_0)
 class ProximalNewtonState(NamedTuple):
     """The weights, with b as the last one where there is a bias, and the weights of the rows."""
 
     v: Array  # (d,) or (d + 1,)
     weight: Array  # (n,)
     steps: Array  # () int32, steps of all updates
-
-    def restart(self) -> ProximalNewtonState:
-        """The start of a run of other numbers on the same rows: the same weights."""
-        return self._replace(steps=jnp.zeros_like(self.steps))
-
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return "proximal_newton"
 
 
 class Point(NamedTuple):
@@ -224,9 +227,8 @@ def _solve_by_gram(objective: Objective, point: Point, damping: Array) -> tuple[
     def sweep(carry):
         v, rate, sweeps, _ = carry
         v, rate = lax.fori_loop(0, SWEEPS * size, visit, (v, rate))
-        v, rate, *_ = lax.while_loop(
-            lambda carry: carry[-1] & (carry[-2] < size), on_support, (v, rate, zero, zero == 0)
-        )
+        goes_on = lambda carry: carry[-1] & (carry[-2] < size)
+        v, rate, *_ = lax.while_loop(goes_on, on_support, (v, rate, zero, zero == 0))
         return v, rate, sweeps + SWEEPS, fast_max(objective.violation(v, rate))
 
     start = v, point.grad, zero, jnp.full((), jnp.inf, v.dtype)
@@ -250,9 +252,8 @@ def _solve_by_columns(objective: Objective, point: Point, damping: Array) -> tup
     order, number = listed((v != 0) | ((outside >= cut) & (outside > 0)))  # with all ties
     root, is_sparse = jnp.sqrt(point.curvature), isinstance(x.transposed, SparseRows)
     dot_column, add_column, square = x.scaled_loops(root, order, number)
-    curvature = lax.fori_loop(
-        0, number, lambda k, h: h.at[order[k]].set(square(order[k])), jnp.zeros_like(v)
-    )
+    put = lambda k, h: h.at[order[k]].set(square(order[k]))
+    curvature = lax.fori_loop(0, number, put, jnp.zeros_like(v))
     ridge = _ridge_of(curvature, point, objective.l2, damping)
     goal = GOAL_COLUMNS * fast_max(violation)
     count = number.astype(jnp.uint32)
@@ -379,7 +380,7 @@ def _minimise(objective: Objective, v: Array, tol: Array, rounds: Array) -> Sear
 
 
 @node
-class proximal_newton(Solver):
+class proximal_newton(AllRowsSolver):
     """Minimise l1 |w|_1 + l2/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i), whose w has many zeros.
 
         l1 = lam l1_ratio,   l2 = lam (1 - l1_ratio)
@@ -443,8 +444,7 @@ class proximal_newton(Solver):
     tol: float | None = positive(default=None)
     rounds: float = 100.0
 
-    needs_all_rows = True
-    sampler = whole()
+    usual_tol = 1e-4  # of the relative duality gap
 
     def check(self) -> None:
         check_whole("rounds", self.rounds, most=MOST_ROUNDS)
@@ -454,14 +454,6 @@ class proximal_newton(Solver):
                 f"logistic or squared, got {shown(self.loss)}"
             )
         require(self.loss, "conjugate", "newton, whose penalty is the square of the norm")
-
-    @property
-    def targets(self) -> str:
-        return "labels" if self.loss.labels else "real"
-
-    @property
-    def iterates_to(self) -> Any:
-        return TOL if self.tol is None else self.tol
 
     @property
     def constant(self) -> bool:
@@ -492,22 +484,15 @@ class proximal_newton(Solver):
         else:
             x = x.toarray() if isinstance(x, SparseRows) else x
         arrays = cast(self, dtype), x, batch.y.astype(dtype), state
-        risk, value, search = map_on_cpu(_run)(*jax.tree.map(lax.stop_gradient, arrays))
+        risk, value, search = map_on_cpu(_run)(*lax.stop_gradient(arrays))
         last = search.point
-        info = Info(
-            loss=risk,
-            residual=last.residual,
-            progress=(value - last.value)[None],
-            index=jnp.full(1, -1, jnp.int32),
-            support=jnp.sum(last.v != 0, dtype=jnp.int32),
-            evals=search.passes.astype(dtype) * batch.y.shape[0],
-        )
+        support = jnp.sum(last.v != 0, dtype=jnp.int32)
+        evals = search.passes.astype(dtype) * batch.y.shape[0]
+        info = info_of(risk, last.residual, support, evals, value - last.value)
         return ProximalNewtonState(last.v, state.weight, state.steps + search.steps), info
 
     def model(self, state: ProximalNewtonState, data: Batch | None = None) -> Linear:
-        w, b = state.v, jnp.zeros((), state.v.dtype)
-        if self.constant:
-            w, b = w[:-1], w[-1]
+        w, b = split_constant(state.v, self.constant)
         if data is not None:
             x: Any = data.x.plain if isinstance(data.x, Columns) else data.x
             problem = data._replace(x=x), self.lam, self.loss, self.bias

@@ -165,10 +165,8 @@ class ScaledSteps(NamedTuple):
 
     def model(self, state: ScaledState) -> Linear:
         """The model of the iterate."""
-        zero = jnp.zeros((), state.table.dtype)
-        return Linear(
-            state.scale * state.table[:, 0], zero if state.b is None else state.b, self.bias
-        )
+        b = jnp.zeros((), state.table.dtype) if state.b is None else state.b
+        return Linear(state.scale * state.table[:, 0], b, self.bias)
 
 
 def add_iterate(mean: ScaledMean, scale: Array, b: Array | None) -> ScaledMean:
@@ -178,16 +176,10 @@ def add_iterate(mean: ScaledMean, scale: Array, b: Array | None) -> ScaledMean:
     if b is not None:
         total = mean.total + omega
         share = mean.weight / jnp.where(total > 0, total, 1)
-        b_mean, b_compensation = two_sum(
-            b_mean, b_compensation, share * (b - b_mean - b_compensation)
-        )
-    return mean._replace(
-        beta=mean.beta + mean.weight * scale,
-        omega=omega,
-        count=mean.count + 1,
-        b=b_mean,
-        b_compensation=b_compensation,
-    )
+        change = share * (b - b_mean - b_compensation)
+        b_mean, b_compensation = two_sum(b_mean, b_compensation, change)
+    numbers = mean.beta + mean.weight * scale, omega, mean.total, mean.weight, mean.count + 1
+    return ScaledMean(*numbers, b_mean, b_compensation)
 
 
 def _fold_numbers(state: ScaledState) -> Array:

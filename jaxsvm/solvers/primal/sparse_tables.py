@@ -108,9 +108,8 @@ def add_outer(table: Array, coef: Array, x: SparseRows) -> Array:
 def _add_outer_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (table, coef, x), (dtable, dcoef, dx) = primals, tangents
     tangent, rows = dataclasses.replace(x, value=dx.value).materialize(), x.materialize()
-    terms = (
-        rows.value[:, :, None] * dcoef[:, None, :] + tangent.value[:, :, None] * coef[:, None, :]
-    )
+    terms = rows.value[:, :, None] * dcoef[:, None, :]
+    terms = terms + tangent.value[:, :, None] * coef[:, None, :]
     dtable = dtable.at[rows.index, : coef.shape[1]].add(terms, mode="promise_in_bounds")
     return add_outer(table, coef, x), dtable
 
@@ -149,10 +148,8 @@ def fold_columns(due: Array, table: Array, numbers: Array) -> Array:
 
     @call.def_vmap
     def batch_rule(size, batched, *args):
-        full = [
-            a if flag else jnp.broadcast_to(a, (size, *a.shape))
-            for a, flag in zip(args, batched, strict=True)
-        ]
+        stacked = lambda a, flag: a if flag else jnp.broadcast_to(a, (size, *a.shape))
+        full = list(map(stacked, args, batched))
         every = jax.vmap(lambda due, table, numbers: jnp.where(due, _folded(table, numbers), table))
         return lax.cond(jnp.any(full[0]), lambda: every(*full), lambda: full[1]), True
 
@@ -177,6 +174,5 @@ def _folded(table: Array, numbers: Array) -> Array:
 def _fold_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (due, table, numbers), (_, dtable, dnumbers) = primals, tangents
     whole = lambda table, numbers: jnp.where(due, _folded(table, numbers), table)
-    return fold_columns(due, table, numbers), jax.jvp(whole, (table, numbers), (dtable, dnumbers))[
-        1
-    ]
+    tangent = jax.jvp(whole, (table, numbers), (dtable, dnumbers))[1]
+    return fold_columns(due, table, numbers), tangent

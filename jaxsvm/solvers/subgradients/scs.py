@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..._node import between, node, positive, register
-from ...checks import integer
 from ...engines.conjugate import (
     FunctionValues,
     InnerProductSpace,
@@ -24,11 +23,11 @@ from ...engines.conjugate import (
 )
 from ...engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
 from ...engines.min_norm_point import nearest_point
+from ...engines.on_losses import AllRowsSolver, info_of
 from ...kernels import Kernel, holds_precomputed, matvec
 from ...models import Expansion, Linear
 from ...numerics import accum_dtype, count, dot, pairwise_sum, sample_proportional
-from ...samplers import whole
-from ...types import Array, Batch, Info, Scalar, Solver
+from ...types import Array, Batch, Info
 
 MIN_STEP_DIVISOR = 100  # the "wolfe" search tries no step with t |h| < radius / MIN_STEP_DIVISOR
 ZERO_STEP = 1e-8  # a shorter step of the "exact" search, relative to the longest one, counts as 0
@@ -56,7 +55,7 @@ class ScsState(NamedTuple):
 
 
 @node
-class scs(Solver):
+class scs(AllRowsSolver):
     """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) on a growing sample.
 
     Steps are along conjugate subgradients.
@@ -126,9 +125,9 @@ class scs(Solver):
     lam: float = positive()
     kernel: Kernel | None = None
     _: KW_ONLY
-    capacity: int
-    growth: int | None = None
-    first: int | None = None
+    capacity: int = between(1)
+    growth: int | None = between(1, default=None)
+    first: int | None = between(1, default=None)
     metric: Literal["rkhs", "euclidean"] = "rkhs"
     line_search: Literal["exact", "wolfe"] = "exact"
     fresh_sample: bool = False
@@ -140,14 +139,10 @@ class scs(Solver):
     m_L: float = between(0.0, 1.0, open=True, default=0.4)
     m_R: float = between(0.0, 1.0, open=True, default=0.45)
 
-    needs_all_rows = True
-    sampler = whole()
     targets = "labels"
 
     def check(self) -> None:
-        growth, first = self.sizes
-        for name, value in (("capacity", self.capacity), ("growth", growth), ("first", first)):
-            integer(name, value, 1)
+        _, first = self.sizes
         if first > self.capacity:
             raise ValueError(
                 f"capacity is {self.capacity}, below the first sample of {first} rows: raise "
@@ -182,7 +177,9 @@ class scs(Solver):
         if capacity > n:
             raise ValueError(f"capacity is {capacity}, but there are {n} rows: lower it")
         order_key, fresh_key = jax.random.split(key)
-        index = _random_order(order_key, data.weight)[:capacity].astype(jnp.int32)
+        last = (data.weight <= 0).astype(jnp.float32)  # rows of weight 0
+        order = jnp.argsort(jax.random.uniform(order_key, last.shape, jnp.float32) + last)
+        index = order[:capacity].astype(jnp.int32)
         x = data.x[index]
         columns = x.shape[1] if self.kernel is None else capacity
         zero = lambda: FunctionValues(jnp.zeros(columns, dtype), jnp.zeros(capacity, dtype))
@@ -234,19 +231,18 @@ class scs(Solver):
         trial_step = jnp.where(step > 0, step, rejected_step)
         trial_step = jnp.where(accepted, step, 0) if at_incumbent else trial_step
         fresh_values = capacity**2 if self.fresh_sample else 0
-        info = Info(
-            loss=pairwise_sum(sample.share * jnp.maximum(1 - line.margin, 0)),
-            residual=jnp.where(size == capacity, norm_h, jnp.inf),
-            progress=jnp.where(accepted, -line.change(step), 0)[None],
-            index=jnp.full(1, -1, jnp.int32),  # no single row
-            support=count(w.coef != 0),
-            evals=_new_values(kernel, size, grown_size, t, fresh_values, norm_h.dtype),
-        )
+        risk = pairwise_sum(sample.share * jnp.maximum(1 - line.margin, 0))
+        residual = jnp.where(size == capacity, norm_h, jnp.inf)
+        evals = _new_values(kernel, size, grown_size, t, fresh_values, norm_h.dtype)
+        progress = jnp.where(accepted, -line.change(step), 0)
+        info = info_of(risk, residual, count(w.coef != 0), evals, progress)
         new_w = add_scaled(w, jnp.where(accepted, step, 0), d)
         new_w, _ = recompute_values(sample.space, new_w, t + 1)
         # An accepted step is already part of the new w.
         trial = add_scaled(new_w, jnp.where(accepted, trial_step - step, trial_step), d)
-        radius = _next_radius(lam, self.gamma, radius, accepted)
+        most = MAX_RADIUS / jnp.sqrt(jnp.asarray(lam, radius.dtype))
+        longer = jnp.minimum(self.gamma * radius, most)
+        radius = jnp.where(accepted, longer, radius / self.gamma)
         a = line.active(trial_step)
         new = state._replace(w=new_w, trial=trial, a=a, h=h, radius=radius, size=grown_size)
         return new._replace(t=t + 1), info
@@ -276,12 +272,6 @@ class scs(Solver):
                 "this model is an expansion over training rows: call solver.model(state, data)"
             )
         return Expansion(self.kernel, data.x[state.index], state.w.coef, b, state.index)
-
-
-def _random_order(key: Array, weight: Array) -> Array:
-    """A random order of the rows, those of weight 0 last."""
-    absent = (weight <= 0).astype(jnp.float32)
-    return jnp.argsort(jax.random.uniform(key, weight.shape, jnp.float32) + absent)
 
 
 class Sample(NamedTuple):
@@ -356,15 +346,6 @@ def _fresh_line(
     values = dot(x, coef) if kernel is None else matvec(kernel, x, batch.x[index], coef)
     margin, rate = y * values[:, 0], y * values[:, 1]
     return line._replace(margin=margin, rate=rate), jnp.ones_like(line.share)
-
-
-def _next_radius(lam: Scalar, gamma: Scalar, radius: Array, accepted: Array) -> Array:
-    """gamma radius, at most MAX_RADIUS / sqrt(lam), after an accepted step; else radius / gamma."""
-    return jnp.where(
-        accepted,
-        jnp.minimum(gamma * radius, MAX_RADIUS / jnp.sqrt(jnp.asarray(lam, radius.dtype))),
-        radius / gamma,
-    )
 
 
 def _new_values(

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 
 from ... import models
 from ..._node import between, node, positive, register
-from ...checks import integer
 from ...engines.conjugate import (
     FunctionValues,
     InnerProductSpace,
@@ -24,11 +23,11 @@ from ...engines.conjugate import (
 )
 from ...engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
 from ...engines.min_norm_point import nearest_point
+from ...engines.on_losses import AllRowsSolver, info_of
 from ...kernels import Kernel
 from ...models import Expansion, Linear
 from ...numerics import accum_dtype, count, dot, pairwise_sum
-from ...samplers import whole
-from ...types import Array, Batch, Info, Scalar, Solver
+from ...types import Array, Batch, Info, Scalar, state_class
 
 
 @register("Bundle")
@@ -44,7 +43,7 @@ class Bundle(NamedTuple):
     active: Array | bool  # (m,)  bool, occupied slots
 
 
-@register("WolfeState")
+@state_class("WolfeState", sums_of=("rows",))
 class WolfeState(NamedTuple):
     """The iterate w, the trial point, the bundle, and the best dual value.
 
@@ -60,14 +59,9 @@ class WolfeState(NamedTuple):
     t: Array  # ()   int32
     lam: Array  # ()  of the bundle and the dual value; nan: unknown, taken for that of the solver
 
-    @property
-    def sums_of(self) -> tuple[str, ...]:
-        """The planes are of the rows, and hold for any lam."""
-        return ("rows",)
-
 
 @node
-class wolfe(Solver):
+class wolfe(AllRowsSolver):
     """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) by bundles of subgradients.
 
     Steps are along shortest convex combinations of the bundle. There is no bias.
@@ -126,19 +120,16 @@ class wolfe(Solver):
     lam: float = positive()
     kernel: Kernel | None = None
     _: KW_ONLY
-    bundle: int = 2
+    bundle: int = between(2, default=2)
     weights: Literal["norm", "dual"] = "norm"
     line_search: Literal["exact", "wolfe"] = "exact"
     reset: float = between(0.0, default=0.5)
     m_L: float = between(0.0, 1.0, open=True, default=0.4)
     m_R: float = between(0.0, 1.0, open=True, default=0.45)
 
-    needs_all_rows = True
-    sampler = whole()
     targets = "labels"
 
     def check(self) -> None:
-        integer("bundle", self.bundle, 2)
         check_constants(self.m_L, self.m_R)
 
     def init(self, key: Array, data: Batch) -> WolfeState:
@@ -205,18 +196,11 @@ class wolfe(Solver):
         step, trial_step = (jnp.where(significant, a, 0) for a in (step, trial_step))
         new_w, is_recomputed = recompute_values(space, add_scaled(w, step, d), t + 1)
         n, evals_per_row = y.shape[0], 1 if kernel is None else y.shape[0]
-        info = Info(
-            loss=risk,
-            residual=gap / primal,
-            progress=-line.change(step)[None],
-            index=jnp.full(1, -1, jnp.int32),
-            support=count(w.coef != 0),
-            evals=jnp.where(is_recomputed, 2, 1).astype(risk.dtype) * float(n * evals_per_row),
-        )
+        evals = jnp.where(is_recomputed, 2, 1).astype(risk.dtype) * float(n * evals_per_row)
+        info = info_of(risk, gap / primal, count(w.coef != 0), evals, -line.change(step))
         new_trial = add_scaled(new_w, trial_step - step, d)
-        return WolfeState(
-            new_w, new_trial, line.active(trial_step), subgradients, dual, weight, t + 1, strength
-        ), info
+        rest = subgradients, dual, weight, t + 1, strength
+        return WolfeState(new_w, new_trial, line.active(trial_step), *rest), info
 
     def search(self, line: Line) -> tuple[Array, Array]:
         """The step t along -h, and the step to the trial point."""

@@ -1,0 +1,42 @@
+"""What solvers of losses have in common: their targets, and a tolerance of updates on all rows."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+
+from ..samplers import whole
+from ..types import Array, Info, Solver
+
+
+class LossSolver(Solver):
+    """A solver with a loss, which tells what targets it takes."""
+
+    loss: Any
+
+    @property
+    def targets(self) -> Any:
+        return "labels" if self.loss.labels else "real"
+
+
+class AllRowsSolver(LossSolver):
+    """A solver whose updates read all rows, and end at the tolerance if it has one."""
+
+    tol: Any = None
+    usual_tol: ClassVar[float | None] = None  # where `tol` is None
+    needs_all_rows = True
+    sampler: Any = whole()
+
+    @property
+    def iterates_to(self) -> Any:
+        return self.usual_tol if self.tol is None else self.tol
+
+
+def info_of(
+    loss: Array, residual: Array, support: Array, evals: Array, progress: Any = 0.0
+) -> Info:
+    """What an update on all rows reports; the progress is of all of them together, () each."""
+    index = jnp.full(1, -1, jnp.int32)
+    gained = jnp.asarray(progress, residual.dtype)[None]
+    return Info(loss, residual, gained, index, support, evals)
