@@ -15,7 +15,6 @@ import jaxsvm
 from jaxsvm import features, kernels, models, samplers
 from jaxsvm.models import Classifier, Expansion, Linear, Mapped
 from jaxsvm.wrappers import OneVsOne, OneVsRest, one_vs_one, one_vs_rest
-from jaxsvm.wrappers.paths import problems_of
 
 N, K = 48, 3
 KEY = jax.random.key(0)
@@ -481,7 +480,7 @@ def test_weights_of_pairs_have_derivatives_where_a_pair_has_no_rows():
 def test_the_problems_that_share_rows_are_on_the_rows_of_each_pair():
     y = np.array([0, 3, 2, 1, 3, 0, 2, 2, 1])
     solver = one_vs_one(jaxsvm.decomposition(1.0, RBF), classes=4)
-    _, weights = problems_of(solver, y, np.ones(9))
+    weights = solver.parts(jaxsvm.dataset(np.ones((9, 1)), y, task="multiclass"))["weight"]
     assert [set(np.flatnonzero(weight).tolist()) for weight in weights] == [
         set(np.flatnonzero(np.isin(y, pair)).tolist())
         for pair in itertools.combinations(range(4), 2)
