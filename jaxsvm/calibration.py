@@ -13,7 +13,7 @@ from jax import lax
 
 from ._node import static, struct
 from .checks import caller_stacklevel, check_choice, shown, x64_enabled
-from .models import Classes, Classifier, Mapped, Named, OneVsOne, check_values, decision_values
+from .models import Classifier, Mapped, Named, OneVsOne, check_values, decision_values
 from .numerics import is_traced
 from .objectives.evaluate import in_float64
 from .types import Array, Batch, check_weights
@@ -316,11 +316,6 @@ class Calibrated(Named):
     coupling: str = static()
     classes: tuple = static()  # their names, in the order of the columns of probabilities
     columns: tuple = static(default=())  # the names of the columns of rows; (): not known
-
-    @property
-    def named(self) -> Classes:
-        """The names."""
-        return Classes(self.classes, self.columns)
 
     def __call__(self, x: Any) -> Array:
         """The probabilities of the classes, (n, d) -> (n, k)."""

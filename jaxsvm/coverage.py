@@ -48,11 +48,6 @@ class Conformal(Named):
     classes: tuple = static(default=())  # names; () for real targets
     columns: tuple = static(default=())  # the names of the columns of rows; (): not known
 
-    @property
-    def named(self) -> Classes:
-        """The names."""
-        return Classes(self.classes, self.columns)
-
     def __call__(self, x: Any) -> Array:
         """(n, k) truth values, whether a class is in the set; of real targets (n, 2) ends."""
         values = jnp.stack([model(x) for model in self.models])

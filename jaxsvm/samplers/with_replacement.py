@@ -37,9 +37,8 @@ def cumulative_units(weight: Array) -> Array:
     It is exact for integer weights, else in units of 2^-31 of the sum.
     """
     integers = jnp.all(weight == jnp.round(weight)) & (jnp.sum(weight) < 2**24)
-    units = weight * (
-        jnp.asarray(2.0**31, weight.dtype) * (1 - weight.shape[0] / 2**31) / jnp.sum(weight)
-    )
+    most = jnp.asarray(2.0**31, weight.dtype) * (1 - weight.shape[0] / 2**31)
+    units = weight * (most / jnp.sum(weight))
     # A positive weight is at least one unit.
     units = jnp.where(weight > 0, jnp.maximum(jnp.floor(units), 1), jnp.zeros_like(units))
     return jnp.cumsum(jnp.where(integers, weight, units).astype(jnp.uint32), dtype=jnp.uint32)
@@ -105,9 +104,8 @@ def _subset(bits: Array, s: SubsetState) -> Array:
 
     def draw_row(k, subset):
         upper = s.count - b + k
-        candidate = multiply_high(bits[k], jnp.maximum(upper + 1, 1).astype(jnp.uint32)).astype(
-            jnp.int32
-        )
+        size = jnp.maximum(upper + 1, 1).astype(jnp.uint32)
+        candidate = multiply_high(bits[k], size).astype(jnp.int32)
         new = jnp.where(jnp.any(subset == candidate), upper, candidate)
         return subset.at[k].set(jnp.where(upper >= 0, new, -1))
 
