@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -69,10 +70,7 @@ class Conformal(Named):
         """
         if not self.classes:
             raise AttributeError("the targets are real: predict(x) gives the ends of intervals")
-        return [
-            tuple(name for name, is_in in zip(self.classes, row, strict=True) if is_in)
-            for row in self.predict(x).tolist()
-        ]
+        return [tuple(itertools.compress(self.classes, row)) for row in self.predict(x).tolist()]
 
     @jax.jit
     def _of_values(self, values: Array) -> Array:
@@ -166,12 +164,7 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
     if not has_names and values.ndim == 1:
         return from_values((inner,), [values], [data.y], [data.weight], alpha, known)
     k = 2 if values.ndim == 1 else values.shape[1]
-    place: Any
-    if traced:
-        place = jnp.where(data.y > 0, data.y, 0).astype(jnp.int32)
-        names = names or ((-1, 1) if values.ndim == 1 else tuple(range(k)))
-    else:
-        place, names = places_of(data, names, k)
+    place, names = places_of(data, names, k, traced)
     known = Classes(tuple(names), known.columns)
     return from_values((inner,), [values], [place], [data.weight], alpha, known)
 

@@ -170,9 +170,8 @@ def test_a_sigmoid_is_at_its_minimum(rows):
 def chance(name, values, weight, place, other):
     """The log-loss at other values of probabilities that were fitted to these."""
     columns = calibration.columns_of(values, "rest")
-    k = calibration.number_of_classes(columns, "rest")
-    curve = calibration.fit_curves(columns, place, weight, name, "rest", k)
-    p = calibration.probabilities(curve, calibration.columns_of(other, "rest"), "rest", k)
+    curve = calibration.fit_curves(columns, place, weight, name, "rest")
+    p = calibration.probabilities(curve, calibration.columns_of(other, "rest"), "rest")
     own = jnp.take_along_axis(p, place[:, None], axis=1)
     return -jnp.mean(jnp.log(jnp.maximum(own, 1e-3)))
 

@@ -74,12 +74,10 @@ def orthogonal(
     for_directions, for_lengths, for_shift = jax.random.split(key, 3)
     # The orthogonal factor of a normal matrix is uniformly distributed if the diagonal of the other
     # factor is positive.
-    directions, upper = jnp.linalg.qr(
-        jax.random.normal(for_directions, (groups, dim, dim), scale.dtype)
-    )
+    normal = jax.random.normal(for_directions, (groups, dim, dim), scale.dtype)
+    directions, upper = jnp.linalg.qr(normal)
     directions = directions * jnp.sign(jnp.diagonal(upper, axis1=1, axis2=2))[:, None, :]
-    lengths = jnp.linalg.norm(
-        jax.random.normal(for_lengths, (dim, groups * dim), scale.dtype), axis=0
-    )
+    normal = jax.random.normal(for_lengths, (dim, groups * dim), scale.dtype)
+    lengths = jnp.linalg.norm(normal, axis=0)
     frequencies = jnp.moveaxis(directions, 0, 1).reshape(dim, groups * dim) * lengths[None, :]
     return map_of(frequencies[:, :q], for_shift, kernel, features, form, x)

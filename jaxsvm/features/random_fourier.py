@@ -34,19 +34,14 @@ class Fourier:
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., p)."""
-        x = matrix("x", x, rank=None)
-        if x.shape[-1] != self.frequencies.shape[0]:
-            raise ValueError(
-                f"the map takes rows of {self.frequencies.shape[0]} columns, got shape {x.shape}"
-            )
+        x = matrix("x", x, self.frequencies.shape[0], rank=None)
         x = x.astype(accum_dtype(x))
         phi = cast(self, x.dtype)
         angle = dot(x if phi.offset is None else centre(x, phi.offset), phi.frequencies) * phi.scale
         if phi.shift is None:
             return phi.amplitude * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
-        return phi.amplitude * jnp.cos(
-            angle + jnp.expand_dims(phi.shift, tuple(range(angle.ndim - 1)))
-        )
+        shift = jnp.expand_dims(phi.shift, tuple(range(angle.ndim - 1)))
+        return phi.amplitude * jnp.cos(angle + shift)
 
     @property
     def features(self) -> int:
@@ -115,9 +110,8 @@ def fourier(
     size = dim * q * scale.dtype.itemsize
     check_bytes(f"{q:,} frequencies for {dim:,} columns", size, "lower features")
     for_frequencies, for_shift = jax.random.split(key)
-    return map_of(
-        draw(for_frequencies, (dim, q), scale.dtype), for_shift, kernel, features, form, x
-    )
+    frequencies = draw(for_frequencies, (dim, q), scale.dtype)
+    return map_of(frequencies, for_shift, kernel, features, form, x)
 
 
 def spectrum(kernel: Kernel) -> tuple[Callable, Array]:
@@ -168,7 +162,6 @@ def map_of(
     shift = None if form == "paired" else 2 * jnp.pi * jax.random.uniform(key, (q,), dtype)
     at_zero = kernel.diag(jnp.zeros((1, frequencies.shape[0]), dtype))[0]
     amplitude = jnp.sqrt(at_zero / (q if form == "paired" else features / 2))
-    shift_of_rows = (
-        None if x is None else offset(x if isinstance(x, SparseRows) else jnp.asarray(x))
-    )
-    return Fourier(frequencies, shift, spectrum(kernel)[1], amplitude, shift_of_rows)
+    x = x if x is None or isinstance(x, SparseRows) else jnp.asarray(x)
+    of_rows = None if x is None else offset(x)
+    return Fourier(frequencies, shift, spectrum(kernel)[1], amplitude, of_rows)

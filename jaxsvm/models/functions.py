@@ -88,9 +88,8 @@ class Expansion:
             return 0.0
         diag = jax.vmap(self.kernel.diag) if len(self.x.shape) > 2 else self.kernel.diag
         diag_of = jnp.broadcast_to(diag(self.x), self.coef.shape)
-        return float(
-            jnp.max(jnp.vectorize(rounding_of_sums, signature="(n),(n)->()")(self.coef, diag_of))
-        )
+        of_each = jnp.vectorize(rounding_of_sums, signature="(n),(n)->()")
+        return float(jnp.max(of_each(self.coef, diag_of)))
 
     def support(self) -> Support:
         """The rows with a nonzero coefficient, on the host, as their number determines the shapes.
@@ -102,10 +101,9 @@ class Expansion:
             raise TypeError(
                 "support() needs the coefficients' values: call it outside of jit, vmap and grad"
             )
-        support = np.flatnonzero(np.asarray(self.coef))
-        return Support(
-            np.asarray(self.index)[support], np.asarray(self.coef)[support], float(self.b)
-        )
+        index, coef = np.asarray(self.index), np.asarray(self.coef)
+        support = np.flatnonzero(coef)
+        return Support(index[support], coef[support], float(self.b))
 
 
 class Support(NamedTuple):
@@ -153,7 +151,5 @@ def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none
         raise ValueError(
             "this model is an expansion over the training rows: call solver.model(state, data)"
         )
-    n = coef.shape[0]
-    return Expansion(
-        kernel, data.x, coef, jnp.zeros((), coef.dtype), jnp.arange(n, dtype=jnp.int32), bias
-    )
+    b, index = jnp.zeros((), coef.dtype), jnp.arange(coef.shape[0], dtype=jnp.int32)
+    return Expansion(kernel, data.x, coef, b, index, bias)

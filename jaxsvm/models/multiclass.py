@@ -114,9 +114,8 @@ class OneVsOne(StackedModels):
 def votes(score: Array, k: int) -> Array:
     """The votes of `OneVsOne` from the values of the pairs, (n, k(k-1)/2) -> (n, k)."""
     # (k(k-1)/2, k)
-    first, second = (
-        jnp.asarray(np.eye(k, dtype=bool)[c], score.dtype) for c in np.triu_indices(k, 1)
-    )
+    rows = (np.eye(k, dtype=bool)[c] for c in np.triu_indices(k, 1))
+    first, second = (jnp.asarray(row, score.dtype) for row in rows)
     sign = first - second
     votes = jnp.sum(second, 0)[None, :] + dot((score >= 0).astype(score.dtype), sign)
     total = dot(score, sign)

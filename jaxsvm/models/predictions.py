@@ -67,8 +67,7 @@ def decision_values(model: Any, x: Any, sizes: Sequence[int] = SIZES) -> np.ndar
 
 def _next_size(n: int, sizes: Sequence[int]) -> int:
     """The rows of the next block of n: the largest size of which they fill enough."""
-    enough = [size for size in sizes if n >= LEAST_SHARE * size]
-    return enough[-1] if enough else sizes[0]
+    return max((size for size in sizes if n >= LEAST_SHARE * size), default=sizes[0])
 
 
 def _on_host(x: Any) -> Any:

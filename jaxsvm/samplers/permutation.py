@@ -69,9 +69,8 @@ def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
             x, is_first = carry
             return jnp.where(is_first | is_extra(x), rounds(x), x), jnp.zeros((), bool)
 
-        return jax.lax.while_loop(
-            lambda carry: carry[1] | jnp.any(is_extra(carry[0])), body, (start, jnp.ones((), bool))
-        )[0]
+        goes_on = lambda carry: carry[1] | jnp.any(is_extra(carry[0]))
+        return jax.lax.while_loop(goes_on, body, (start, jnp.ones((), bool)))[0]
 
     extra = math.isqrt(n) + 2  # an upper bound on the grid cells at or above `count`
     if words.ndim > 1 or position.shape[0] < extra:

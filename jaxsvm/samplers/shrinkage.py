@@ -106,7 +106,6 @@ class shrinking(Batches):
             return active, count(active_now > 0), active_now
 
         period_ends = step % self.period(n) == 0
-        active, n_active, progressed = jax.lax.cond(
-            period_ends, redraw, lambda: (s.active, s.n_active, progressed)
-        )
+        keep = lambda: (s.active, s.n_active, progressed)
+        active, n_active, progressed = jax.lax.cond(period_ends, redraw, keep)
         return s._replace(active=active, n_active=n_active, progressed=progressed, step=step)

@@ -14,8 +14,6 @@ from ..models import OneVsOne, OneVsRest
 from ..types import Array, Batch, Solver
 from .problems import Problems
 
-MOST_CLASSES = 2**20
-
 
 @node
 class one_vs_rest(Problems):
@@ -38,7 +36,7 @@ class one_vs_rest(Problems):
         (n, k), inside `Mapped` if there is a feature map.
 
     Raises:
-        ValueError: classes is not an integer from 2 to `MOST_CLASSES`.
+        ValueError: classes is not an integer from 2 to 2^20.
 
     Example:
         >>> import jax, jaxsvm
@@ -54,7 +52,7 @@ class one_vs_rest(Problems):
 
     inner: Solver
     _: KW_ONLY
-    classes: int = between(2, MOST_CLASSES)
+    classes: int = between(2, 2**20)
 
     join = OneVsRest
 
@@ -105,7 +103,7 @@ class one_vs_one(Problems):
         `fit`, not `stream`.
 
     Raises:
-        ValueError: classes is not an integer from 2 to `MOST_CLASSES`.
+        ValueError: classes is not an integer from 2 to 2^20.
 
     Example:
         >>> import jax, jaxsvm
@@ -124,7 +122,7 @@ class one_vs_one(Problems):
 
     inner: Solver
     _: KW_ONLY
-    classes: int = between(2, MOST_CLASSES)
+    classes: int = between(2, 2**20)
 
     def check(self) -> None:
         size = 12 * self.classes * self.pairs  # three arrays (pairs, classes) of the votes

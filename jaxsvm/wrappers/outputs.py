@@ -9,8 +9,6 @@ from ..models import MultiOutput
 from ..types import Array, Batch, Solver, column, row_weights
 from .problems import Problems
 
-MOST_OUTPUTS = 2**20
-
 
 @node
 class multi_output(Problems):
@@ -57,7 +55,7 @@ class multi_output(Problems):
 
     inner: Solver
     _: KW_ONLY
-    outputs: int = between(1, MOST_OUTPUTS)
+    outputs: int = between(1, 2**20)
 
     join = MultiOutput
 

@@ -147,9 +147,8 @@ def fit_paths(
             is_zero, is_free = old[1][:, held[0]] == 0, old[2]
             own = jnp.where(is_zero, jnp.where(is_free, SKIPPED, COLD), how)
             old[0] = old[0][:, held]
-            pick = lambda a, b: jnp.where(
-                jnp.reshape(own == SKIPPED, (-1, *[1] * (a.ndim - 1))), a, b
-            )
+            skipped = own == SKIPPED
+            pick = lambda a, b: jnp.where(skipped.reshape(-1, *[1] * (a.ndim - 1)), a, b)
             return tuple(map(pick, old, one_problem(y, weight, held, jnp.minimum(own, how * COLD))))
 
         problems = *rows, jnp.arange(len(targets))

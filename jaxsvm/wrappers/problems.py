@@ -141,9 +141,8 @@ def stack_models(
     models = jax.vmap(model_of, in_axes=(0, None))(problems, data)
     stacked = depends_on(model_of, jax.tree.map(lambda a: a[0], problems), data)
     leaves, tree = jax.tree.flatten(models)
-    models = jax.tree.unflatten(
-        tree, [leaf if flag else leaf[0] for leaf, flag in zip(leaves, stacked, strict=True)]
-    )
+    leaves = [leaf if flag else leaf[0] for leaf, flag in zip(leaves, stacked, strict=True)]
+    models = jax.tree.unflatten(tree, leaves)
     return _lift_shared_map(models, stacked, make_model)
 
 
@@ -152,7 +151,6 @@ def _lift_shared_map(models: Any, stacked: tuple[bool, ...], make_model: Callabl
     if isinstance(models, Mapped):
         map_leaves = len(jax.tree.leaves(models.phi))
         if not any(stacked[:map_leaves]):
-            return Mapped(
-                models.phi, _lift_shared_map(models.inner, stacked[map_leaves:], make_model)
-            )
+            inner = _lift_shared_map(models.inner, stacked[map_leaves:], make_model)
+            return Mapped(models.phi, inner)
     return make_model(models, stacked)

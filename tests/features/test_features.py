@@ -234,11 +234,13 @@ def test_both_ways_to_predict_are_equal(landmarks, x64):
     close(back, np.where(np.arange(6) < int(phi.rank), w, 0), 1e-10)
 
 
-@pytest.mark.parametrize("kind", ["nystrom", "paired", "phase"])
+@pytest.mark.parametrize("kind", ["nystrom", "paired", "phase", "sketch"])
 def test_leading_dimensions(kind):
     x = jnp.asarray(X, jnp.float32)
     if kind == "nystrom":
         phi, dim = given(kernels.rbf(SIGMA), LAND.astype("f")), 6
+    elif kind == "sketch":
+        phi, dim = features.tensor_sketch(KEY, kernels.polynomial(), dim=3, features=8), 8
     else:
         phi, dim = random(KEY, kernels.rbf(SIGMA), dim=3, features=8, form=kind), 8
     got = apply(phi, x)
@@ -852,7 +854,7 @@ def test_rows_of_another_width_and_precomputed_kernels_are_refused():
         features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=3, features=4),
     )
     for phi in maps:
-        with pytest.raises(ValueError, match="the map takes rows of 3 columns, got shape"):
+        with pytest.raises(ValueError, match="x must have 3 columns, as the training rows"):
             phi(jnp.ones((2, 4)))
     for kernel in (kernels.precomputed(), 2.0 * kernels.precomputed() + kernels.linear()):
         with pytest.raises(ValueError, match="give the kernel itself, not a precomputed matrix"):

@@ -55,7 +55,10 @@ REPLACED, SUBSETS, SHUFFLED = (
     samplers.epochs(3),
 )
 ORDERED, WHOLE, PASS = samplers.epochs(3, shuffle=False), samplers.whole(), samplers.epochs(N)
-every = pytest.mark.parametrize("sampler", [REPLACED, SUBSETS, SHUFFLED, ORDERED, WHOLE], ids=repr)
+TOLD = samplers.shrinking(3), samplers.active_rows(2)  # of feedback
+every = pytest.mark.parametrize(
+    "sampler", [REPLACED, SUBSETS, SHUFFLED, ORDERED, WHOLE, *TOLD], ids=repr
+)
 WEIGHT = np.array([1, 0, 2, 0.5, 1, 3, 0, 1])
 
 
@@ -100,7 +103,7 @@ def test_rows_of_weight_zero_are_never_drawn(sampler):
     assert set(np.unique(got)) - {-1} == set(np.flatnonzero(WEIGHT))
 
 
-@pytest.mark.parametrize("sampler", [REPLACED, SUBSETS, SHUFFLED], ids=repr)
+@pytest.mark.parametrize("sampler", [REPLACED, SUBSETS, SHUFFLED, *TOLD], ids=repr)
 def test_another_key_gives_other_rows(sampler):
     one, two = (draw(sampler, start(sampler, rows(WEIGHT), seed), 0, 5) for seed in (0, 1))
     assert np.any(one != two)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import sklearn.svm
+from oracles import assert_same_bits as same_bits
 
 import jaxsvm
 from jaxsvm import samplers
@@ -132,12 +133,6 @@ def test_between_whole_passes_the_moving_rows_are_visited_in_turn_in_a_new_order
 def test_a_single_moving_row_is_drawn_alone():
     drawn, _ = play(BY3, start(BY3, WEIGHT), [{9}, {9}, {9}])
     assert set(drawn[1].ravel()) == set(drawn[2].ravel()) == {9}
-
-
-def test_the_weight_handed_on_is_the_share_of_the_mean_positive_weight():
-    np.testing.assert_allclose(
-        BY3.weight(rows(WEIGHT)), WEIGHT / WEIGHT[WEIGHT > 0].mean(), rtol=1e-6
-    )  # two roundings
 
 
 def test_sizes():
@@ -313,11 +308,6 @@ def fit(solver, sampler=SHRINK, dtype=np.float32, **more):
     return jaxsvm.fit(
         solver, data(dtype), KEY, sampler=sampler, **({"steps": 60, "every": STEPS} | more)
     )
-
-
-def same_bits(one, other):
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 @functools.cache
