@@ -61,7 +61,11 @@ def test_probabilities_are_those_of_scikit_learn(method, k, weighted):
 def test_pairs_are_sigmoids_of_differences_coupled():
     theirs, used = machine(3), held_out(3)
     data = jaxsvm.dataset(X[used], NAMES[used], WEIGHT[used], task="multiclass")
-    made = jaxsvm.calibrate(models.from_sklearn(theirs), data, coupling="pairs")
+    ours = models.from_sklearn(theirs)
+    made = jaxsvm.calibrate(ours, data, coupling="pairs")
+    halved = models.Mapped(jax.tree_util.Partial(lambda x: x / 2), ours.inner)
+    mapped = jaxsvm.calibrate(halved, data._replace(x=2 * data.x), coupling="pairs")
+    np.testing.assert_allclose(mapped.predict_proba(2 * X), made.predict_proba(X), atol=1e-5)
     values, weight = theirs.decision_function(X), WEIGHT[used]
     place, of_pairs = np.unique(NAMES, return_inverse=True)[1], []
     for a, b in ((0, 1), (0, 2), (1, 2)):

@@ -200,9 +200,8 @@ def test_the_hessian_is_that_of_all_pairs(grades, queries, x64, ties):
         score = np.round(score * 8) / 8 + 2.0**-10 * y if ties else score  # exact numbers
         score = score.astype(np.float64 if x64 else np.float32)
         direction = np.random.default_rng(9).normal(size=N).astype(score.dtype)
-        wild = np.where(weight > 0, direction, 1e20).astype(
-            score.dtype
-        )  # rows of weight 0 may hold anything
+        # rows of weight 0 may hold anything
+        wild = np.where(weight > 0, direction, 1e20).astype(score.dtype)
         data = batch(y, query, weight, np.ones((N, 1), score.dtype))
         found = hessians(data, jnp.asarray(score), jnp.asarray(wild))
         tol = 1e-10 if x64 else 3e-6

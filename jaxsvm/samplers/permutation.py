@@ -16,7 +16,7 @@ from .base import Batches, positive_rows
 
 @register("EpochsState")
 class EpochsState(NamedTuple):
-    """A key, and the rows of positive weight."""
+    """A key, and the rows of positive weight; of `uniform` without replacement, too."""
 
     key: Array  # ()
     rows: Array  # (n,)  int32, rows of positive weight first, in order

@@ -113,9 +113,8 @@ def test_another_key_gives_other_rows(sampler):
 def test_the_weight_handed_on_is_one_or_the_share_of_the_mean_positive_weight(sampler):
     got = np.asarray(sampler.weight(rows(WEIGHT)))
     share = np.pad(WEIGHT / WEIGHT[WEIGHT > 0].mean(), (0, N - WEIGHT.size))
-    np.testing.assert_allclose(
-        got, np.ones(N) if sampler is REPLACED else share, rtol=1e-6
-    )  # two roundings
+    # two roundings
+    np.testing.assert_allclose(got, np.ones(N) if sampler is REPLACED else share, rtol=1e-6)
 
 
 def chi_square(got, shares):
@@ -328,9 +327,8 @@ def test_large_draws_compile_with_all_optimisations(program):
 def test_weights_that_are_not_integers_are_shares_of_2_to_the_31():
     """Their sum is at most 2^31, though a positive weight is one unit at least."""
     weight = np.full(1024, 0.5, np.float32)
-    assert (
-        cumulative_units(jnp.asarray(weight))[-1] == 2**31 - 1024
-    )  # 2^31 - n are shared, in whole units
+    # 2^31 - n are shared, in whole units
+    assert cumulative_units(jnp.asarray(weight))[-1] == 2**31 - 1024
     weight[1:] = 1e-12
     assert np.diff(cumulative_units(jnp.asarray(weight))).tolist() == [1] * 1023
     assert int(cumulative_units(jnp.asarray(weight))[-1]) <= 2**31

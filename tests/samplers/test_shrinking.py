@@ -15,10 +15,8 @@ import jaxsvm
 from jaxsvm import samplers
 from jaxsvm.engines.coordinate_ascent import dual_coef
 
-N, WEIGHT = (
-    20,
-    np.array([1, 0, 2, 0.5, 1, 3, 0, 1] + [1] * 8 + [0] * 4),
-)  # 14 rows of positive weight
+# 14 rows of positive weight
+N, WEIGHT = (20, np.array([1, 0, 2, 0.5, 1, 3, 0, 1] + [1] * 8 + [0] * 4))
 ALL = np.arange(N)
 BY3, BY4, ONE = samplers.shrinking(3), samplers.shrinking(4), samplers.shrinking(4, rounds=1)
 PERIOD = {BY3: 7, BY4: 5, ONE: 5}
@@ -115,9 +113,8 @@ def test_a_whole_period_visits_every_row_at_least_once_and_none_of_weight_zero(s
     for seed in range(5):
         index = draw(sampler, start(sampler, weight, seed), 0, PERIOD[sampler]).ravel()
         np.testing.assert_array_equal(np.unique(index), want)
-        assert np.bincount(index).max() <= -(
-            -index.size // len(want)
-        )  # the laps are whole passes themselves
+        # the laps are whole passes themselves
+        assert np.bincount(index).max() <= -(-index.size // len(want))
 
 
 def test_between_whole_passes_the_moving_rows_are_visited_in_turn_in_a_new_order_each_lap():

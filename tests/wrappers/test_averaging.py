@@ -46,9 +46,8 @@ ITERATES = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 @pytest.mark.parametrize("start", [0, 1, 5, 20])
 def test_uniform_average_is_the_mean_of_the_iterates_from_start_on(start):
     visited, means = run(ITERATES, start=start)
-    np.testing.assert_allclose(
-        means, direct(visited, start, lambda t: 1.0), atol=1e-6
-    )  # a rounding for each step
+    # a rounding for each step
+    np.testing.assert_allclose(means, direct(visited, start, lambda t: 1.0), atol=1e-6)
 
 
 @pytest.mark.parametrize("start", [0, 4])

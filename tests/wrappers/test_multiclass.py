@@ -120,9 +120,8 @@ def test_what_the_classes_share_is_held_once():
     assert inner.x.shape == DATA.x.shape and inner.index.shape == (N,)
     assert inner.coef.shape == (K, N) and inner.b.shape == (K,)
     one = run.model[1]
-    np.testing.assert_allclose(
-        one(DATA.x), run.model(DATA.x)[:, 1], atol=1e-5
-    )  # sums in another order
+    # sums in another order
+    np.testing.assert_allclose(one(DATA.x), run.model(DATA.x)[:, 1], atol=1e-5)
     proof = jaxsvm.certificate(one, against(DATA, 1), jaxsvm.lam_from_C(1.0, N))
     assert proof.exact and 0 <= proof.gap < proof.primal
     np.testing.assert_allclose(
@@ -349,9 +348,8 @@ def test_votes_are_those_of_svc(x64):
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_votes_with_ties(k):
     pairs = [(a, b) for a in range(k) for b in range(a + 1, k)]
-    score = (
-        np.random.default_rng(k).integers(-2, 3, (300, len(pairs))).astype("f")
-    )  # whole numbers: ties are exact
+    # whole numbers: ties are exact
+    score = np.random.default_rng(k).integers(-2, 3, (300, len(pairs))).astype("f")
     model = OneVsOne(Linear(jnp.eye(len(pairs)), jnp.zeros(len(pairs))), (True, True), k)
     votes, total = np.zeros((300, k)), np.zeros((300, k))
     for value, (a, b) in zip(score.T, pairs, strict=True):
