@@ -213,12 +213,11 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
     two = score.ndim == 1
     labels = (-1, 1) if two else range(score.shape[1])
     if not np.isin(y, labels).all():
-        wanted = (
-            "-1 and +1 where the model gives one value"
-            if two
-            else f"0 .. {labels[-1]} where it gives {len(labels)}"
+        wanted = "-1 and +1" if two else f"0 .. {labels[-1]}"
+        given = "one value" if two else f"{len(labels)} values"
+        raise ValueError(
+            f"labels must be {wanted} where the model gives {given} a row, such as dataset makes"
         )
-        raise ValueError(f"labels must be {wanted} a row, such as dataset makes")
     names = model.classes if isinstance(model, Classifier) else ("-1", "+1") if two else labels
     ax = _axes(ax, 5.2, 4.4)
     colours = (_draw_binary if two else _draw_multiclass)(ax, sides, score)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._node import cast, struct
-from ..checks import calling, check_bytes, check_scalars, matrix, shown
+from ..checks import calling, check_bytes, check_nonnegative, matrix, shown
 from ..checks import key as check_key
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import accum_dtype, count, dot, is_traced
@@ -124,9 +124,7 @@ def nystrom(
     Reference: S. Lee, S. Wright, ASSET: approximate stochastic subgradient estimation training for
         support vector machines, 2012, section 2; C. Williams, M. Seeger, NIPS 2000.
     """
-    check_scalars(eps=eps)
-    if not is_traced(eps) and not eps >= 0:
-        raise ValueError(f"eps must be at least 0, got {eps:g}")
+    check_nonnegative(eps=eps)
     kernel = as_kernel(kernel)
     if holds_precomputed(kernel):
         raise ValueError(

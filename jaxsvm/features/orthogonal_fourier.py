@@ -5,8 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..checks import check_bytes, integer
-from ..checks import key as check_key
+from ..checks import check_bytes
 from ..kernels import Kernel
 from ..types import Array
 from .random_fourier import Fourier, frequencies_for, map_of, spectrum
@@ -65,9 +64,7 @@ def orthogonal(
             f"orthogonal features need the Gaussian kernel (rbf), got {kernel!r}; "
             "features.fourier takes it"
         )
-    q = frequencies_for(features, form)
-    dim = integer("dim", dim, 1)
-    check_key("key", key)
+    q, dim = frequencies_for(key, dim, features, form)
     groups = -(-q // dim)
     size = 3 * groups * dim**2 * scale.dtype.itemsize
     check_bytes(f"{groups:,} orthogonal matrices for {dim:,} columns", size, "lower features")

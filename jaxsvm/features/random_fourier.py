@@ -105,8 +105,7 @@ def fourier(
         random Fourier features, UAI 2015.
     """
     draw, scale = spectrum(kernel)
-    q, dim = frequencies_for(features, form), integer("dim", dim, 1)
-    check_key("key", key)
+    q, dim = frequencies_for(key, dim, features, form)
     size = dim * q * scale.dtype.itemsize
     check_bytes(f"{q:,} frequencies for {dim:,} columns", size, "lower features")
     for_frequencies, for_shift = jax.random.split(key)
@@ -131,8 +130,8 @@ def spectrum(kernel: Kernel) -> tuple[Callable, Array]:
     return draw, scale()
 
 
-def frequencies_for(features: int, form: str) -> int:
-    """The number of frequencies for `features` features.
+def frequencies_for(key: Array, dim: int, features: int, form: str) -> tuple[int, int]:
+    """The number of frequencies for `features` features, and that of the columns of rows.
 
     Raises:
         ValueError: see `fourier`.
@@ -147,7 +146,9 @@ def frequencies_for(features: int, form: str) -> int:
             f"features must be {'an even' if form == 'paired' else 'a'} whole number "
             f"above 0, got {shown(features)}"
         )
-    return int(features) // 2 if form == "paired" else int(features)
+    check_key("key", key)
+    q = int(features) // 2 if form == "paired" else int(features)
+    return q, integer("dim", dim, 1)
 
 
 def map_of(

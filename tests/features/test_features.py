@@ -816,7 +816,7 @@ def test_arguments_out_of_range_are_refused():
             lambda: features.nystrom(
                 None, kernels.linear(), landmarks=np.eye(2, dtype="f"), eps=-1.0
             ),
-            "eps must be at least 0",
+            "eps must be a finite number of at least 0",
         ),
     ):
         with pytest.raises(ValueError, match=said):
