@@ -102,11 +102,9 @@ def fit_sigmoid(
         gradient, direction = _newton_step(point, frozen)
         slope = jnp.sum(gradient * direction)
         at = lambda size: (size, _logistic(point + size * direction, frozen))
-        size, new = lax.while_loop(
-            lambda trial: (trial[1] > value + 1e-4 * trial[0] * slope) & (trial[0] > 1e-10),
-            lambda trial: at(trial[0] / 2),
-            at(jnp.ones((), dtype)),
-        )
+        is_far = lambda trial: (trial[1] > value + 1e-4 * trial[0] * slope) & (trial[0] > 1e-10)
+        halve = lambda trial: at(trial[0] / 2)
+        size, new = lax.while_loop(is_far, halve, at(jnp.ones((), dtype)))
         # else rounding hides any further decrease
         moves = (size > 1e-10) & (jnp.max(jnp.abs(gradient)) > jnp.finfo(dtype).eps ** 0.5)
         point = jnp.where(moves, point + size * direction, point)

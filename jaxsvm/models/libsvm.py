@@ -226,14 +226,11 @@ def described(caller: str, model: Any, task: str | None) -> tuple[Any, tuple | N
             "expected one model, got stacked ones, as of a sweep: select one with "
             "jax.tree.map(lambda leaf: leaf[i], model)"
         )
-    scores = getattr(inner, "scores", 0)  # of several classes
-    if task is None:
-        task = "classification" if scores or names is not None else "regression"
-    if task != "classification" and (scores or names is not None):
+    names = names or tuple(range(getattr(inner, "scores", 0)))  # of several classes
+    task = task or ("classification" if names else "regression")
+    if task != "classification" and names:
         raise ValueError(f"task is {task!r}, but the model has classes: leave task out")
-    if task == "classification" and names is None:
-        names = tuple(range(scores)) if scores else (-1, 1)
-    return inner, names, task
+    return inner, names or ((-1, 1) if task == "classification" else None), task
 
 
 def _labels(names: tuple) -> list[int]:

@@ -91,21 +91,8 @@ class active_rows(Batches):
         order = jnp.where(positive, order, jnp.uint32(2**32 - 1))
         rows, n_rows = jnp.argsort(order).astype(jnp.int32), count(positive)
         zero, gain = jnp.zeros((), jnp.int32), jnp.zeros((), data.weight.dtype)
-        return ActiveRowsState(
-            key=key,
-            rows=rows,
-            count=n_rows,
-            active=rows,
-            n_active=zero,
-            idle=jnp.zeros(rows.shape, jnp.int32),
-            step=zero,
-            start=zero,
-            passes=zero,
-            full=jnp.ones((), bool),
-            gain=gain,
-            full_gain=gain,
-            spent=zero,
-        )
+        idle, pass_0 = jnp.zeros(rows.shape, jnp.int32), (zero, zero, zero, jnp.ones((), bool))
+        return ActiveRowsState(key, rows, n_rows, rows, zero, idle, *pass_0, gain, gain, zero)
 
     def draw_one(self, s: ActiveRowsState, t: Array) -> Array:
         b, size = self.batch_size, pass_size(s)
