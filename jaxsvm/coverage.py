@@ -154,14 +154,12 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
     """
     check_alpha(alpha)
     check_held_out("conformal", model, data, Conformal)
-    names: Any = getattr(model, "classes", None)  # of a `Classifier`, or of probabilities
     known: Any = names_of(model) or Classes()
-    data = known.matched(data)
+    names, data = known.names or None, known.matched(data)
     inner = model.inner if isinstance(model, Classifier) else model
     traced = is_traced(inner, data)
     values = inner(data.x) if traced else decision_values(inner, data.x)
-    has_names = names is not None or bool(getattr(data.classes, "names", ()))
-    if not has_names and values.ndim == 1:
+    if not (names or getattr(data.classes, "names", ())) and values.ndim == 1:
         return from_values((inner,), [values], [data.y], [data.weight], alpha, known)
     k = 2 if values.ndim == 1 else values.shape[1]
     place, names = places_of(data, names, k, traced)

@@ -52,8 +52,8 @@ def decision_values(model: Any, x: Any, sizes: Sequence[int] = SIZES) -> np.ndar
         >>> decision_values(model, [[1.0], [2.0], [3.0]]).tolist()
         [3.0, 5.0, 7.0]
     """
-    names = names_of(model)
-    x, model = _on_host(by_name(x, () if names is None else names.columns)), carried(model)
+    columns = (names_of(model) or Classes()).columns
+    x, model = _on_host(by_name(x, columns)), carried(model)
     n, start = x.shape[0], 0
     parts: list[np.ndarray] = []
     while start < n or not parts:
