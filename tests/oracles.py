@@ -17,23 +17,8 @@ def gaussian(x: Any, z: Any, gamma: float = 0.5) -> np.ndarray:
     return np.exp(-gamma * ((x[:, None] - z[None]) ** 2).sum(-1))
 
 
-def assert_same_bits(found: Any, wanted: Any) -> None:
-    """Fail unless two trees have the same structure, dtypes and bits; keys are compared by their
-    words."""
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    for have, want in zip(
-        *(jax.tree.leaves(jax.tree.map(jnp.asarray, tree)) for tree in (found, wanted)), strict=True
-    ):
-        if jnp.issubdtype(want.dtype, jax.dtypes.prng_key):
-            have, want = jax.random.key_data(have), jax.random.key_data(want)
-        assert have.dtype == want.dtype and np.asarray(have).tobytes() == np.asarray(want).tobytes()
-
-
-# Pairs of rows of one query; `is_above` (y) -> (n, n) says which row is above which
-
-
 def pair_weights(is_above, y, query, weight, per_query=False):
-    """c_ij of all pairs, (n, n)."""
+    """c_ij of all pairs of rows of one query, (n, n); `is_above` (y) says which is above which."""
     c = np.where(is_above(y) & (query[:, None] == query), np.outer(weight, weight), 0.0)
     if per_query:
         for q in set(query):
@@ -64,3 +49,15 @@ def smooth_pairs(is_above, x, y, query, weight, lam):
     start = np.zeros(x.shape[1])
     best = scipy.optimize.minimize(fun, start, jac=jac, method="BFGS", options={"gtol": 1e-11})
     return best.x, best.fun
+
+
+def assert_same_bits(found: Any, wanted: Any) -> None:
+    """Fail unless two trees have the same structure, dtypes and bits; keys are compared by their
+    words."""
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    for have, want in zip(
+        *(jax.tree.leaves(jax.tree.map(jnp.asarray, tree)) for tree in (found, wanted)), strict=True
+    ):
+        if jnp.issubdtype(want.dtype, jax.dtypes.prng_key):
+            have, want = jax.random.key_data(have), jax.random.key_data(want)
+        assert have.dtype == want.dtype and np.asarray(have).tobytes() == np.asarray(want).tobytes()
