@@ -13,7 +13,7 @@ from jax import lax
 
 from ._node import static, struct
 from .checks import caller_stacklevel, check_choice, shown, x64_enabled
-from .models import Classes, Classifier, Mapped, Named, OneVsOne, check_values, decision_values
+from .models import Classifier, Mapped, Named, OneVsOne, check_values, decision_values
 from .numerics import is_traced
 from .objectives.evaluate import in_float64
 from .types import Array, Batch, check_weights
@@ -102,11 +102,9 @@ def fit_sigmoid(
         gradient, direction = _newton_step(point, frozen)
         slope = jnp.sum(gradient * direction)
         at = lambda size: (size, _logistic(point + size * direction, frozen))
-        size, new = lax.while_loop(
-            lambda trial: (trial[1] > value + 1e-4 * trial[0] * slope) & (trial[0] > 1e-10),
-            lambda trial: at(trial[0] / 2),
-            at(jnp.ones((), dtype)),
-        )
+        is_far = lambda trial: (trial[1] > value + 1e-4 * trial[0] * slope) & (trial[0] > 1e-10)
+        halve = lambda trial: at(trial[0] / 2)
+        size, new = lax.while_loop(is_far, halve, at(jnp.ones((), dtype)))
         # else rounding hides any further decrease
         moves = (size > 1e-10) & (jnp.max(jnp.abs(gradient)) > jnp.finfo(dtype).eps ** 0.5)
         point = jnp.where(moves, point + size * direction, point)
@@ -174,12 +172,8 @@ def _pools(total: Array, weight: Array) -> Array:
 
         def take_in(pool):
             mass, size, _, count = pool
-            return (
-                mass + last(totals, count),
-                size + last(weights, count),
-                last(first, count),
-                count - 1,
-            )
+            sums = mass + last(totals, count), size + last(weights, count)
+            return *sums, last(first, count), count - 1
 
         alone = total[i], weight[i], i.astype(jnp.int32), count
         *pool, count = lax.while_loop(is_above, take_in, alone)
@@ -228,17 +222,19 @@ def couple(pairs: Any, k: int, xp: Any = jnp) -> Any:
 class Columns:
     """The values that curves are fitted to, (n, d) -> (n, m); `coupling` as of `Calibrated`."""
 
-    model: Any
+    model: Any  # None: the rows are these values
     coupling: str = static()
 
     def __call__(self, x: Any) -> Array:
         """Values of the rows, those of pairs > 0 for the first class."""
+        if self.model is None:
+            return x
         inner = self.model
         while isinstance(inner, Mapped) and self.coupling == "pairs":
             x, inner = inner.phi(x), inner.inner
         if self.coupling == "pairs" and isinstance(inner, OneVsOne):
             return inner.pairs(x)
-        return columns_of(self.model(x), self.coupling)
+        return columns_of(inner(x), self.coupling)
 
 
 def columns_of(values: Any, coupling: str) -> Any:
@@ -257,9 +253,7 @@ def number_of_classes(columns: Any, coupling: str) -> int:
     return int((1 + (1 + 8 * m) ** 0.5) / 2) if coupling == "pairs" else max(m, 2)
 
 
-def fit_curves(
-    columns: Array, place: Array, weight: Array, method: str, coupling: str, k: int
-) -> Any:
+def fit_curves(columns: Array, place: Array, weight: Array, method: str, coupling: str) -> Any:
     """The curves of all columns, stacked.
 
     Args:
@@ -268,22 +262,23 @@ def fit_curves(
         weight: (n,) weights, >= 0.
         method: one of `METHODS`.
         coupling: as of `Calibrated`.
-        k: the number of classes.
     """
-    weights = jnp.broadcast_to(weight[:, None], columns.shape)
+    weights, k = jnp.broadcast_to(weight[:, None], columns.shape), columns.shape[1]
     if coupling == "pairs":
-        first, second = (jnp.asarray(a, place.dtype)[None] for a in np.triu_indices(k, 1))
+        pairs = np.triu_indices(number_of_classes(columns, coupling), 1)
+        first, second = (jnp.asarray(a, place.dtype)[None] for a in pairs)
         positive = place[:, None] == first
         weights = jnp.where(positive | (place[:, None] == second), weights, 0)
     else:
-        of_column = jnp.arange(k, dtype=place.dtype)[None] if columns.shape[1] > 1 else 1
+        of_column = jnp.arange(k, dtype=place.dtype)[None] if k > 1 else 1
         positive = place[:, None] == of_column
     fit = fit_isotonic if method == "isotonic" else fit_sigmoid
     return jax.vmap(fit, in_axes=1)(columns, positive, weights)
 
 
-def probabilities(curve: Any, columns: Array, coupling: str, k: int) -> Array:
+def probabilities(curve: Any, columns: Array, coupling: str) -> Array:
     """The probabilities of the k classes, (n, k)."""
+    k = number_of_classes(columns, coupling)
     p = jax.vmap(lambda curve, score: curve(score), (0, 1), 1)(curve, columns)
     if coupling == "pairs":
         return couple(jnp.clip(p, LEAST, 1 - LEAST), k)
@@ -317,15 +312,10 @@ class Calibrated(Named):
     classes: tuple = static()  # their names, in the order of the columns of probabilities
     columns: tuple = static(default=())  # the names of the columns of rows; (): not known
 
-    @property
-    def named(self) -> Classes:
-        """The names."""
-        return Classes(self.classes, self.columns)
-
     def __call__(self, x: Any) -> Array:
         """The probabilities of the classes, (n, d) -> (n, k)."""
         values = Columns(self.model, self.coupling)(x)
-        return probabilities(self.curve, values, self.coupling, len(self.classes))
+        return probabilities(self.curve, values, self.coupling)
 
     def predict_proba(self, x: Any) -> Any:
         """As a call, on the host: of any rows, lists too, by few compiled programs."""
@@ -344,19 +334,8 @@ class Calibrated(Named):
         return decision_values(*self.on_values(np.asarray(values)))
 
     def on_values(self, values: Any) -> tuple[Calibrated, Any]:
-        """The probabilities as a function of decision values (n, k), and these in that shape."""
-        inner = _Identity(values.ndim)
-        return dataclasses.replace(self, model=inner), values.reshape(len(values), -1)
-
-
-@struct
-class _Identity:
-    """Rows that are decision values: (n, 1) -> (n,) for `rank` 1."""
-
-    rank: int = static()
-
-    def __call__(self, x: Array) -> Array:
-        return x[:, 0] if self.rank == 1 else x
+        """The probabilities as a function of the columns of decision values, and these."""
+        return dataclasses.replace(self, model=None), columns_of(values, self.coupling)
 
 
 def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str = "rest") -> Any:
@@ -402,14 +381,9 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
         names, inner, of_rows = model.classes, model.inner, model.columns
         data = model.named.matched(data)
     to_columns = Columns(inner, coupling)
-    columns: Any
-    place: Any
-    if is_traced(inner, data):
-        columns = to_columns(data.x)
-        place = jnp.where(data.y > 0, data.y, 0).astype(jnp.int32)
-    else:
-        columns = decision_values(to_columns, data.x)
-        place, names = places_of(data, names, number_of_classes(columns, coupling))
+    traced = is_traced(inner, data)
+    columns = to_columns(data.x) if traced else decision_values(to_columns, data.x)
+    place, names = places_of(data, names, number_of_classes(columns, coupling), traced)
     made = calibrate_columns(inner, columns, place, data.weight, method, coupling, names)
     return dataclasses.replace(made, columns=of_rows)
 
@@ -444,32 +418,24 @@ def check_method(method: Any, coupling: Any) -> str:
 
 
 def calibrate_columns(
-    model: Any,
-    columns: Any,
-    place: Any,
-    weight: Any,
-    method: str,
-    coupling: str,
-    names: tuple | None = None,
+    model: Any, columns: Any, place: Any, weight: Any, method: str, coupling: str, names: tuple
 ) -> Calibrated:
     """The model with curves that are fitted to its `Columns`.
 
     Raises:
         ValueError: a value of a row of weight above 0 is not finite.
     """
-    k = number_of_classes(columns, coupling)
     if not is_traced(columns, place, weight):
         check_values(np.asarray(columns)[np.asarray(weight) > 0])
-        absent = np.setdiff1d(np.arange(k), np.asarray(place)[np.asarray(weight) > 0])
+        every = np.arange(number_of_classes(columns, coupling))
+        absent = np.setdiff1d(every, np.asarray(place)[np.asarray(weight) > 0])
         if len(absent):
             warnings.warn(
-                f"no row of calibration is of class {(names or range(k))[absent[0]]!r}: its "
+                f"no row of calibration is of class {names[absent[0]]!r}: its "
                 "probability is near 0 at all rows",
                 stacklevel=caller_stacklevel(),
             )
-    curve = _fit((columns, place, weight), (), (method, coupling, k))
-    if names is None:
-        names = (-1, 1) if k == 2 else tuple(range(k))
+    curve = _fit((columns, place, weight), (), (method, coupling))
     if not is_traced(curve):
         dtype = np.asarray(columns).dtype if x64_enabled() else np.float32
         curve = jax.tree.map(lambda a: np.asarray(a, dtype), curve)
@@ -492,29 +458,33 @@ def crossfit(
         method: one of `METHODS`.
         coupling: as of `Calibrated`.
     """
-    how = method, coupling, number_of_classes(columns, coupling)
-    return _crossfit(((columns, place, weight), group), (), (how, int(np.max(group)) + 1))
+    how = (method, coupling), int(np.max(group)) + 1
+    return _crossfit(((columns, place, weight), group), (), how)
 
 
 @in_float64
-def _crossfit(rows: tuple, group: Array, how: tuple[str, str, int], groups: int) -> Array:
+def _crossfit(rows: tuple, group: Array, how: tuple[str, str], groups: int) -> Array:
     columns, place, weight = rows
 
     def without(number):
         curve = fit_curves(columns, place, jnp.where(group == number, 0, weight), *how)
-        return probabilities(curve, columns, *how[1:])
+        return probabilities(curve, columns, how[1])
 
-    numbers = jnp.arange(groups, dtype=group.dtype)
-    of_groups = jax.vmap(without)(numbers)
+    of_groups = jax.vmap(without)(jnp.arange(groups, dtype=group.dtype))
     return of_groups[group, jnp.arange(len(group))]
 
 
-def places_of(data: Batch, names: tuple | None, k: int) -> tuple[np.ndarray, tuple]:
+def places_of(data: Batch, names: tuple | None, k: int, traced: bool) -> tuple[Any, tuple]:
     """The numbers of the rows' classes among the names of the model, and these names.
+
+    Where rows or model are traced, they are not compared.
 
     Raises:
         ValueError: targets that are no classes of the model.
     """
+    known = names or ((-1, 1) if k == 2 else tuple(range(k)))
+    if traced:
+        return jnp.where(data.y > 0, data.y, 0).astype(jnp.int32), known
     y, used = np.asarray(data.y), np.asarray(data.weight) > 0
     place, own = np.where(y > 0, y, 0).astype(np.int32), data.classes and data.classes.names
     if not own and not np.isin(y[used], [*range(k), *([-1] if k == 2 else [])]).all():
@@ -523,7 +493,7 @@ def places_of(data: Batch, names: tuple | None, k: int) -> tuple[np.ndarray, tup
             f"{np.unique(y[used])[:4].tolist()}: probabilities are those of classes"
         )
     if not own:
-        return place, names or ((-1, 1) if k == 2 else tuple(range(k)))
+        return place, known
     if names is None and len(own) != k:
         raise ValueError(
             f"data has {len(own)} classes, and the model gives values of {k}: pass "

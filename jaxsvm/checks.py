@@ -159,7 +159,7 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
         raise ValueError(
             f"{name} must be a matrix with a row for each example, got shape {tuple(value.shape)}"
         )
-    if columns is not None and value.shape[1] != columns:
+    if columns is not None and value.shape[-1] != columns:
         raise ValueError(
             f"{name} must have {columns} columns, as the training rows had, got "
             f"shape {tuple(value.shape)}"

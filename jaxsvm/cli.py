@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import csv
 import os
 import sys
 import threading
@@ -18,7 +19,17 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxsvm
+
+from . import features, kernels, losses, samplers
 from .__about__ import __version__
+from .data.files import read, word_columns
+from .files import atomic_path
+from .loops.progress import Bar
 
 # name -> what its targets are
 MACHINES = {name: "classes" for name in ("SVC", "NuSVC", "LinearSVC", "BudgetedSVC")}
@@ -143,10 +154,6 @@ def check(args: Any) -> None:
 
 def keep_programs() -> None:
     """Keep compiled programs on disk, unless a setting of JAX forbids it."""
-    import jax
-
-    import jaxsvm
-
     if jax.config.jax_enable_compilation_cache:  # type: ignore[attr-defined]
         # a file that another process is writing, or a full disk, only costs a compilation
         warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation")
@@ -156,8 +163,6 @@ def keep_programs() -> None:
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[None]:
     """Show the seconds of a block on the standard error stream, from the third on."""
-    from .loops.progress import Bar
-
     bar, done, start = Bar(None, f"s, {what}"), threading.Event(), time.monotonic()
 
     def draw() -> None:
@@ -182,9 +187,6 @@ def train(args: Any) -> None:
     """Fit a pipeline, report its errors, and write it."""
     import skops.io
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
-
-    from .data.files import read, word_columns
-    from .files import atomic_path
 
     rows = read(args.file, args.target)
     saved = {"target": args.target, "first": rows.first, "width": rows.x.shape[1]}
@@ -246,11 +248,6 @@ def train(args: Any) -> None:
 
 def predict(args: Any) -> None:
     """Write the predictions of a model; the report goes where they do not."""
-    import csv
-
-    from .data.files import read
-    from .files import atomic_path
-
     saved = load_model(args.model)
     rows = read(args.file, args.target or saved["target"], saved)
     if args.target is not None and rows.y is None:
@@ -313,7 +310,6 @@ def matched(x: Any, saved: Mapping, path: str) -> Any:
 
 def clean(rows: Any, saved: Mapping, path: str) -> Any:
     """The rows that have targets, with the columns of the training rows."""
-    import numpy as np
     import pandas
 
     rows = rows._replace(x=matched(rows.x, saved, path))
@@ -446,10 +442,6 @@ def choice(args: Any, kind: str, pipeline: Any, rows: Any, given: dict) -> dict[
 
 def error_of(kind: str, pipeline: Any, rows: Any) -> str:
     """The error on rows with targets of a kind, as a part of a line."""
-    import jax.numpy as jnp
-
-    import jaxsvm
-
     values, n = pipeline.predict(rows.x), rows.x.shape[0]
     if kind in ("numbers", "grades") and rows.y.dtype.kind == "U":
         raise ValueError(f"the targets hold words, such as {rows.y[0]!r}, expected numbers")
@@ -474,9 +466,6 @@ def error_of(kind: str, pipeline: Any, rows: Any) -> str:
 
 def certified(pipeline: Any, rows: Any) -> str:
     """The bound of the distance from the optimum, as a part of a line."""
-    import jaxsvm
-
-    from . import losses, models
     from .estimators.parameters import loss_of
 
     machine, x = pipeline["machine"], pipeline[:-1].transform(rows.x)
@@ -489,7 +478,7 @@ def certified(pipeline: Any, rows: Any) -> str:
     model = machine.model_.inner if is_class else machine.model_
     # about a second of ascent improves the dual point of a linear machine
     passes = int(min(max(2e8 // (x.shape[0] * x.shape[1]), 10), 500))
-    passes = passes if isinstance(model, models.Linear) else 0
+    passes = passes if isinstance(model, jaxsvm.models.Linear) else 0
     lam = jaxsvm.lam_from_C(machine.C, float(data.weight.sum()))
     return bounds(jaxsvm.certificate(model, data, lam, loss, passes=passes))
 
@@ -526,14 +515,6 @@ def load_model(path: str) -> dict[str, Any]:
 
 def first_job(args: Any) -> None:
     """Choose lambda and sigma in one sweep; solve that machine exactly, and certify it."""
-    import jax
-    import jax.numpy as jnp
-
-    import jaxsvm
-    from jaxsvm import features, kernels, samplers
-
-    from .files import atomic_path
-
     lams, sigmas = jnp.logspace(-5, -1.5, 8), jnp.logspace(0, 2.1, 8)
     landmarks, passes, batch = 128, 200, 8
     print(f"jaxsvm {__version__} on JAX {jax.__version__}, {jax.devices()[0].device_kind}\n")

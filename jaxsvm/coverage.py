@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -48,11 +49,6 @@ class Conformal(Named):
     classes: tuple = static(default=())  # names; () for real targets
     columns: tuple = static(default=())  # the names of the columns of rows; (): not known
 
-    @property
-    def named(self) -> Classes:
-        """The names."""
-        return Classes(self.classes, self.columns)
-
     def __call__(self, x: Any) -> Array:
         """(n, k) truth values, whether a class is in the set; of real targets (n, 2) ends."""
         values = jnp.stack([model(x) for model in self.models])
@@ -74,10 +70,7 @@ class Conformal(Named):
         """
         if not self.classes:
             raise AttributeError("the targets are real: predict(x) gives the ends of intervals")
-        return [
-            tuple(name for name, is_in in zip(self.classes, row, strict=True) if is_in)
-            for row in self.predict(x).tolist()
-        ]
+        return [tuple(itertools.compress(self.classes, row)) for row in self.predict(x).tolist()]
 
     @jax.jit
     def _of_values(self, values: Array) -> Array:
@@ -161,22 +154,15 @@ def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
     """
     check_alpha(alpha)
     check_held_out("conformal", model, data, Conformal)
-    names: Any = getattr(model, "classes", None)  # of a `Classifier`, or of probabilities
     known: Any = names_of(model) or Classes()
-    data = known.matched(data)
+    names, data = known.names or None, known.matched(data)
     inner = model.inner if isinstance(model, Classifier) else model
     traced = is_traced(inner, data)
     values = inner(data.x) if traced else decision_values(inner, data.x)
-    has_names = names is not None or bool(getattr(data.classes, "names", ()))
-    if not has_names and values.ndim == 1:
+    if not (names or getattr(data.classes, "names", ())) and values.ndim == 1:
         return from_values((inner,), [values], [data.y], [data.weight], alpha, known)
     k = 2 if values.ndim == 1 else values.shape[1]
-    place: Any
-    if traced:
-        place = jnp.where(data.y > 0, data.y, 0).astype(jnp.int32)
-        names = names or ((-1, 1) if values.ndim == 1 else tuple(range(k)))
-    else:
-        place, names = places_of(data, names, k)
+    place, names = places_of(data, names, k, traced)
     known = Classes(tuple(names), known.columns)
     return from_values((inner,), [values], [place], [data.weight], alpha, known)
 

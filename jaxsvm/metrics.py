@@ -18,12 +18,4 @@ from .objectives import ndcg_on as ndcg_on
 from .objectives import pair_accuracy_on as pair_accuracy_on
 from .objectives import risk_on as risk_on
 
-__all__ = [
-    "auc_on",
-    "concordance_on",
-    "error_on",
-    "kkt_residual",
-    "ndcg_on",
-    "pair_accuracy_on",
-    "risk_on",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value) and name[0] != "_")

@@ -76,16 +76,15 @@ def learning_curve(
     """
     check_choice("x", x, ("step", "evals"))
     check_choice("log", log, ("", "x", "y", "xy"))
-    several = isinstance(runs, Mapping)
     by_label = runs if isinstance(runs, Mapping) else {"run": runs}
+    infos = {key: run.info if isinstance(run, Fit) else run for key, run in by_label.items()}
     if value is None:
-        infos = [run.info if isinstance(run, Fit) else run for run in by_label.values()]
-        value = "probe" if all(getattr(info, "probe", 0) is not None for info in infos) else "loss"
+        has_probe = all(getattr(info, "probe", 0) is not None for info in infos.values())
+        value = "probe" if has_probe else "loss"
     if not callable(value):
         check_choice("value", value, tuple(VALUES))
-    lines = [(label, *_line(label, run, value, x)) for label, run in by_label.items()]
-    if ax is None:
-        ax = plt.subplots(figsize=(5.6, 3.6), layout="constrained")[1]
+    lines = [(label, *_line(label, info, value, x)) for label, info in infos.items()]
+    ax = _axes(ax, 5.6, 3.6)
     for label, positions, values in lines:
         (line,) = ax.plot(
             positions,
@@ -106,18 +105,22 @@ def learning_curve(
     ax.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
     ax.set_xlabel("steps" if x == "step" else "kernel evaluations")
     ax.set_ylabel("value" if callable(value) else VALUES[value])
-    if several:
+    if by_label is runs:
         ax.legend(fontsize=8)
     return ax
 
 
-def _line(label: str, run: Any, value: str | Callable, x: str) -> tuple[np.ndarray, np.ndarray]:
+def _axes(ax: Any, width: float, height: float) -> Any:
+    """The axes, or those of a new figure."""
+    return plt.subplots(figsize=(width, height), layout="constrained")[1] if ax is None else ax
+
+
+def _line(label: str, info: Any, value: str | Callable, x: str) -> tuple[np.ndarray, np.ndarray]:
     """Positions (p,) and values (runs, p) of one line."""
-    info = run.info if isinstance(run, Fit) else run
     if not isinstance(info, Curve):
         raise TypeError(
             "learning_curve takes runs of jaxsvm.fit or a dict of them by label, got "
-            f"{type(run).__name__}"
+            f"{type(info).__name__}"
         )
     step = np.asarray(info.step)
     if step.ndim not in (1, 2):
@@ -145,11 +148,8 @@ def _line(label: str, run: Any, value: str | Callable, x: str) -> tuple[np.ndarr
             "one by a function, such as value=lambda info: info.probe[..., 0]"
         )
     # A run that met its tolerance repeats its last row while others of the batch continue.
-    positions = (
-        np.atleast_2d(step).max(0)
-        if x == "step"
-        else np.atleast_2d(np.cumsum(np.asarray(info.evals, float), -1)).mean(0)
-    )
+    evals = np.cumsum(np.asarray(info.evals, float), -1)
+    positions = np.atleast_2d(step).max(0) if x == "step" else np.atleast_2d(evals).mean(0)
     return positions, np.atleast_2d(np.asarray(values, float))
 
 
@@ -213,15 +213,13 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
     two = score.ndim == 1
     labels = (-1, 1) if two else range(score.shape[1])
     if not np.isin(y, labels).all():
-        wanted = (
-            "-1 and +1 where the model gives one value"
-            if two
-            else f"0 .. {labels[-1]} where it gives {len(labels)}"
+        wanted = "-1 and +1" if two else f"0 .. {labels[-1]}"
+        given = "one value" if two else f"{len(labels)} values"
+        raise ValueError(
+            f"labels must be {wanted} where the model gives {given} a row, such as dataset makes"
         )
-        raise ValueError(f"labels must be {wanted} a row, such as dataset makes")
     names = model.classes if isinstance(model, Classifier) else ("-1", "+1") if two else labels
-    if ax is None:
-        ax = plt.subplots(figsize=(5.2, 4.4), layout="constrained")[1]
+    ax = _axes(ax, 5.2, 4.4)
     colours = (_draw_binary if two else _draw_multiclass)(ax, sides, score)
     for label, colour, name in zip(labels, colours, names, strict=True):
         ax.scatter(
@@ -344,11 +342,7 @@ def heatmap(
             f"{', '.join(table.axes)}"
         )
     values = np.asarray(table.values, float)
-    if ax is None:
-        ax = plt.subplots(
-            figsize=(1.6 + 0.7 * values.shape[1], 1.2 + 0.42 * values.shape[0]),
-            layout="constrained",
-        )[1]
+    ax = _axes(ax, 1.6 + 0.7 * values.shape[1], 1.2 + 0.42 * values.shape[0])
     image = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis_r")
     shade = image.norm(values)
     for (i, j), value in np.ndenumerate(values):
@@ -365,9 +359,8 @@ def heatmap(
     (row_name, row_values), (column_name, column_values) = table.axes.items()
     i, j = table.place
     ax.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="red", linewidth=2))
-    ax.set_xticks(
-        range(values.shape[1]), [f"{v:.2g}" for v in np.asarray(column_values)], rotation=45
-    )
+    names = [f"{v:.2g}" for v in np.asarray(column_values)]
+    ax.set_xticks(range(values.shape[1]), names, rotation=45)
     ax.set_yticks(range(values.shape[0]), [f"{v:.1e}" for v in np.asarray(row_values)])
     ax.set_xlabel(column_name)
     ax.set_ylabel(row_name)

@@ -112,9 +112,8 @@ def pairs_of(data: Batch, per_query: bool = False, censored: bool = False) -> Pa
     number = jnp.zeros(n, jnp.int32)
     if per_query:  # queries numbered by their first position
         number = block.first
-    totals = in_double(_pair_weights)(
-        weight.dtype, block, grade[row], weight[row], lower[row], number
-    )
+    of_rows = block, grade[row], weight[row], lower[row], number
+    totals = in_double(_pair_weights)(weight.dtype, *of_rows)
     total = totals[number] * count(totals > 0).astype(weight.dtype)
     share = jnp.where(total > 0, weight[row] / jnp.where(total > 0, total, 1), 0)
     return Pairs(data.query, grade, key_bits(grade), block, weight, at_rows(row, share), event)
@@ -142,37 +141,25 @@ def check_grades(y: Any, weight: Any, query: Any, censored: bool = False) -> Non
     present = np.asarray(weight) > 0
     y = np.asarray(y)[present]
     query = np.zeros(len(y)) if query is None else np.asarray(query)[present]
-    if censored:
-        _check_signed(y)
-    order = np.lexsort((y < 0, np.abs(y), query) if censored else (y, query))
-    y, query = y[order], query[order]
-    is_pair = (query[1:] == query[:-1]) & (y[1:] != y[:-1])
-    if censored:
-        if not (is_pair & (y[:-1] > 0)).any():
-            raise ValueError(
-                "no event is earlier than the time of another row of its query: there is nothing "
-                "to rank; look at y and query"
-            )
-    elif not is_pair.any():
-        raise ValueError(
-            "no two rows of one query have different grades: there is nothing to rank; look at y "
-            "and query"
-        )
-
-
-def _check_signed(y: np.ndarray) -> None:
-    """Raise for numbers that are no signed times, and for times without an event."""
     is_time = np.isfinite(y) & (y != 0)
-    if not is_time.all():
+    if censored and not is_time.all():
         raise ValueError(
             "y must hold times, +time of an event and -time of a censored row, finite and not 0, "
             f"got {y[~is_time][0]:g}"
         )
-    if not (y > 0).any():
+    if censored and not (y > 0).any():
         raise ValueError(
             "no row has an event: y must hold +time where the event was observed, and -time where "
             "it was censored"
         )
+    order = np.lexsort((y < 0, np.abs(y), query) if censored else (y, query))
+    y, query = y[order], query[order]
+    is_pair = (query[1:] == query[:-1]) & (y[1:] != y[:-1])
+    if not (is_pair & (y[:-1] > 0) if censored else is_pair).any():
+        what = "no two rows of one query have different grades"
+        if censored:
+            what = "no event is earlier than the time of another row of its query"
+        raise ValueError(f"{what}: there is nothing to rank; look at y and query")
 
 
 def signed_times(y: Any) -> Any:
@@ -316,11 +303,8 @@ def pair_risk(
         hessian = Hessian(product, at_rows(row, 2 * share * (d + p)))
         return _with_slope(jnp.maximum(risk, 0), score, slope), slope, hessian
 
-    return Risk(
-        lambda score: evaluate(score)[:2],
-        second_order=evaluate if squared else None,
-        present=pairs.weight > 0,
-    )
+    second = evaluate if squared else None
+    return Risk(lambda score: evaluate(score)[:2], second_order=second, present=pairs.weight > 0)
 
 
 @jax.custom_jvp

@@ -61,7 +61,11 @@ def test_probabilities_are_those_of_scikit_learn(method, k, weighted):
 def test_pairs_are_sigmoids_of_differences_coupled():
     theirs, used = machine(3), held_out(3)
     data = jaxsvm.dataset(X[used], NAMES[used], WEIGHT[used], task="multiclass")
-    made = jaxsvm.calibrate(models.from_sklearn(theirs), data, coupling="pairs")
+    ours = models.from_sklearn(theirs)
+    made = jaxsvm.calibrate(ours, data, coupling="pairs")
+    halved = models.Mapped(jax.tree_util.Partial(lambda x: x / 2), ours.inner)
+    mapped = jaxsvm.calibrate(halved, data._replace(x=2 * data.x), coupling="pairs")
+    np.testing.assert_allclose(mapped.predict_proba(2 * X), made.predict_proba(X), atol=1e-5)
     values, weight = theirs.decision_function(X), WEIGHT[used]
     place, of_pairs = np.unique(NAMES, return_inverse=True)[1], []
     for a, b in ((0, 1), (0, 2), (1, 2)):
@@ -170,9 +174,8 @@ def test_a_sigmoid_is_at_its_minimum(rows):
 def chance(name, values, weight, place, other):
     """The log-loss at other values of probabilities that were fitted to these."""
     columns = calibration.columns_of(values, "rest")
-    k = calibration.number_of_classes(columns, "rest")
-    curve = calibration.fit_curves(columns, place, weight, name, "rest", k)
-    p = calibration.probabilities(curve, calibration.columns_of(other, "rest"), "rest", k)
+    curve = calibration.fit_curves(columns, place, weight, name, "rest")
+    p = calibration.probabilities(curve, calibration.columns_of(other, "rest"), "rest")
     own = jnp.take_along_axis(p, place[:, None], axis=1)
     return -jnp.mean(jnp.log(jnp.maximum(own, 1e-3)))
 

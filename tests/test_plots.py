@@ -178,9 +178,8 @@ def test_support_vectors_are_ringed():
     ax = plt.subplots()[1]
     assert plots.decision_region(model, DATA, ax=ax) is ax
     np.testing.assert_allclose(np.sort(rings(ax), 0), np.sort(found.support_vectors_, 0))
-    np.testing.assert_allclose(
-        found.decision_function(lines(ax)[1]), 0, atol=2e-2
-    )  # between points of the grid
+    # between points of the grid
+    np.testing.assert_allclose(found.decision_function(lines(ax)[1]), 0, atol=2e-2)
     named = Classifier(model, ("no", "yes"))
     ax = plots.decision_region(named, DATA)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [

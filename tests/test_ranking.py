@@ -1,10 +1,13 @@
 """The losses of ranking against sums over all pairs in NumPy, and the explicit pair problem."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
-import scipy.optimize
+from oracles import by_pairs
 from sklearn.svm import LinearSVC
 
 import jaxsvm
@@ -29,20 +32,10 @@ def rows(grades, queries, seed=0):
     return y, query, rng.choice([0, 1, 1, 2, 3.5], N), 2 * rng.normal(size=N)
 
 
-def pair_weights(y, query, weight, per_query=False):
-    """c_ij of all pairs, (n, n)."""
-    c = np.where((y[:, None] > y) & (query[:, None] == query), np.outer(weight, weight), 0.0)
-    if per_query:
-        for q in set(query):
-            c[query == q] /= max(c[query == q].sum(), 1e-300)
-    return c / c.sum()
-
-
-def by_pairs(c, score, squared):
-    """The risk and its slope from the differences of all pairs."""
-    slack = np.maximum(1 - (score[:, None] - score), 0)
-    pull = 2 * c * slack if squared else c * (slack > 0)
-    return (c * (slack**2 if squared else slack)).sum(), pull.sum(axis=0) - pull.sum(axis=1)
+is_above = lambda y: y[:, None] > y
+pair_weights = functools.partial(oracles.pair_weights, is_above)
+differences = functools.partial(oracles.differences, is_above)
+smooth_pairs = functools.partial(oracles.smooth_pairs, is_above)
 
 
 def batch(y, query, weight, x=None):
@@ -207,9 +200,8 @@ def test_the_hessian_is_that_of_all_pairs(grades, queries, x64, ties):
         score = np.round(score * 8) / 8 + 2.0**-10 * y if ties else score  # exact numbers
         score = score.astype(np.float64 if x64 else np.float32)
         direction = np.random.default_rng(9).normal(size=N).astype(score.dtype)
-        wild = np.where(weight > 0, direction, 1e20).astype(
-            score.dtype
-        )  # rows of weight 0 may hold anything
+        # rows of weight 0 may hold anything
+        wild = np.where(weight > 0, direction, 1e20).astype(score.dtype)
         data = batch(y, query, weight, np.ones((N, 1), score.dtype))
         found = hessians(data, jnp.asarray(score), jnp.asarray(wild))
         tol = 1e-10 if x64 else 3e-6
@@ -238,13 +230,6 @@ def test_the_hessian_is_the_derivative_of_the_slope(x64):
     np.testing.assert_allclose(
         (shifted(1e-7) - shifted(-1e-7)) / 2e-7, product, rtol=1e-6, atol=1e-8
     )
-
-
-def differences(x, y, query, weight):
-    """The rows x_i - x_j of all pairs, and their weights."""
-    c = pair_weights(y, query, weight)
-    i, j = np.nonzero(c)
-    return x[i] - x[j], c[i, j]
 
 
 @pytest.mark.long
@@ -279,19 +264,6 @@ def test_ocas_finds_the_optimum_of_the_explicit_pair_problem():
 
 
 SQUARED = losses.rank_squared_hinge
-
-
-def smooth_pairs(x, y, query, weight, lam):
-    """The optimum of the squared loss by SciPy on the differences of all pairs: its weights and
-    value."""
-    z, c = differences(x, y, query, weight)
-    slack = lambda w: np.maximum(1 - z @ w, 0)
-    fun = lambda w: lam / 2 * w @ w + c @ slack(w) ** 2
-    jac = lambda w: lam * w - 2 * (c * slack(w)) @ z
-    best = scipy.optimize.minimize(
-        fun, np.zeros(x.shape[1]), jac=jac, method="BFGS", options={"gtol": 1e-11}
-    )
-    return best.x, best.fun
 
 
 def by_newton(data, lam, tol=1e-14, **options):

@@ -1,8 +1,11 @@
 """Pairs of censored times against sums over explicit pairs in NumPy, SciPy, and plain ranking."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 import scipy.optimize
 from hypothesis import given, settings
@@ -37,23 +40,16 @@ def is_comparable(y):
     return event & (later | outlived)
 
 
-def pair_weights(y, query, weight, per_query=False):
-    """c_ij of all pairs, (n, n)."""
-    c = np.where(is_comparable(y) & (query[:, None] == query), np.outer(weight, weight), 0.0)
-    if per_query:
-        for q in set(query):
-            c[query == q] /= max(c[query == q].sum(), 1e-300)
-    return c / max(c.sum(), 1e-300)
+pair_weights = functools.partial(oracles.pair_weights, is_comparable)
+differences = functools.partial(oracles.differences, is_comparable)
+smooth_optimum = functools.partial(oracles.smooth_pairs, is_comparable)
 
 
 def by_pairs(c, score, squared, direction):
     """The risk, its slope, and of the square the product with its Hessian."""
-    slack = np.maximum(1 - (score[:, None] - score), 0)
-    pull = 2 * c * slack if squared else c * (slack > 0)
-    violated = 2 * c * (slack > 0)
+    violated = 2 * c * (1 - (score[:, None] - score) > 0)
     laplacian = np.diag(violated.sum(axis=0) + violated.sum(axis=1)) - violated - violated.T
-    risk = (c * (slack**2 if squared else slack)).sum()
-    return risk, pull.sum(axis=0) - pull.sum(axis=1), laplacian @ direction
+    return *oracles.by_pairs(c, score, squared), laplacian @ direction
 
 
 def concordance(c, score):
@@ -199,24 +195,6 @@ def test_weight_two_is_two_copies():
         slope2 = np.asarray(slope2)
         merged = np.r_[slope2[:10] + slope2[10:20], slope2[20:]]
         np.testing.assert_allclose(merged, slope[: N - 10], atol=3e-6)
-
-
-def differences(x, y, query, weight):
-    """The rows x_i - x_j of all pairs, and their weights."""
-    c = pair_weights(y, query, weight)
-    i, j = np.nonzero(c)
-    return x[i] - x[j], c[i, j]
-
-
-def smooth_optimum(x, y, query, weight, lam):
-    """Weights and value of the optimum of the square by SciPy on the explicit pairs."""
-    z, c = differences(x, y, query, weight)
-    slack = lambda w: np.maximum(1 - z @ w, 0)
-    fun = lambda w: lam / 2 * w @ w + c @ slack(w) ** 2
-    jac = lambda w: lam * w - 2 * (c * slack(w)) @ z
-    start = np.zeros(x.shape[1])
-    best = scipy.optimize.minimize(fun, start, jac=jac, method="BFGS", options={"gtol": 1e-11})
-    return best.x, best.fun
 
 
 def hinge_optimum(x, y, query, weight, lam):

@@ -16,17 +16,4 @@ from .scaling import standardize as standardize
 from .sharding import shard as shard
 from .splits import split as split
 
-__all__ = [
-    "Chunks",
-    "Scale",
-    "Standardize",
-    "breast_cancer",
-    "chunks",
-    "dataset",
-    "folds",
-    "load",
-    "scale",
-    "shard",
-    "split",
-    "standardize",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value) and name[0] != "_")

@@ -22,23 +22,4 @@ from .random_fourier import fourier as fourier
 from .tensor_sketch_map import TensorSketch as TensorSketch
 from .tensor_sketch_map import tensor_sketch as tensor_sketch
 
-__all__ = [
-    "AdditiveChi2",
-    "Chi2",
-    "Cholesky",
-    "Fourier",
-    "Nystrom",
-    "TensorSketch",
-    "additive_chi2",
-    "chi2",
-    "cholesky",
-    "fourier",
-    "k_means",
-    "leverage_scores",
-    "low_rank_bound",
-    "nystrom",
-    "orthogonal",
-    "random_pivots",
-    "tensor_sketch",
-    "uniform",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value) and name[0] != "_")

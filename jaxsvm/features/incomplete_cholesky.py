@@ -108,33 +108,22 @@ def cholesky(
     integer("rank", rank, 1, rows.shape[0], ", at most the number of rows")
     eps = float(jnp.finfo(rows.dtype).eps)
     if is_traced(kernel, rows, tol, key):
-        constant = jax.tree.map(lax.stop_gradient, (kernel, rows, tol))
-        factor, share = _factorise(*constant, key, eps, rank)
+        fixed_kernel, fixed_rows, fixed_tol = jax.tree.map(lax.stop_gradient, (kernel, rows, tol))
+        factor, share = _factorise(fixed_kernel, fixed_rows, None, fixed_tol, key, eps, rank)
         return _map_of(kernel, rows, factor.pivots, share)
     with jax.enable_x64(True):
-        wide_kernel, wide_rows, wide_tol = cast((kernel, rows, float(tol)), jnp.float64)
-        factor, wide_share = _factorise(
-            wide_kernel, wide_rows, wide_tol, key, eps, rank, laid_out(wide_kernel, wide_rows)
-        )
+        *wide, level = cast((kernel, rows, float(tol)), jnp.float64)
+        factor, wide_share = _factorise(*wide, laid_out(*wide), level, key, eps, rank)
         size = min(rank, -(-max(int(factor.rank), 1) // WIDTH) * WIDTH)
-        map64 = _map_of(wide_kernel, wide_rows, factor.pivots[:size], wide_share)
+        map64 = _map_of(*wide, factor.pivots[:size], wide_share)
     whitening, residual = map64.whitening.astype(rows.dtype), map64.residual.astype(rows.dtype)
-    return Cholesky(kernel, _rows_at(rows, map64.pivots), whitening, residual, map64.pivots)
-
-
-def _rows_at(x: Any, pivots: Array) -> Any:
-    return x[jnp.maximum(pivots, 0)]
+    own = rows[jnp.maximum(map64.pivots, 0)]
+    return Cholesky(kernel, own, whitening, residual, map64.pivots)
 
 
 @functools.partial(jax.jit, static_argnames=("eps", "rank"))
 def _factorise(
-    kernel: Kernel,
-    x: Array,
-    tol: Scalar,
-    key: Array | None,
-    eps: float,
-    rank: int,
-    rows: Any = None,
+    kernel: Kernel, x: Array, rows: Any, tol: Scalar, key: Array | None, eps: float, rank: int
 ) -> tuple[Factor, Array]:
     """The factorisation, and the share of the trace that is left.
 
@@ -168,7 +157,7 @@ def _factorise(
 @jax.jit
 def _map_of(kernel: Kernel, x: Array, pivots: Array, share: Array) -> Cholesky:
     """The map of given pivots, with derivatives in the kernel and the rows."""
-    rows, live = _rows_at(x, pivots), pivots >= 0
+    rows, live = x[jnp.maximum(pivots, 0)], pivots >= 0
     gram = kernel(rows, rows)
     one = jnp.eye(pivots.shape[0], dtype=gram.dtype)
     largest = jnp.max(jnp.where(live, jnp.diagonal(gram), 0))

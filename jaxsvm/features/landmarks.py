@@ -5,13 +5,12 @@ Each is a function (key, kernel, x (n, d), count) -> (count, d).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
-from ..checks import as_number, check_positive, integer
+from .._node import Node, between, node, positive
 from ..kernels import Kernel
 from ..numerics import accum_dtype, blocked, sqdist, sqnorms
 from ..types import Array, SparseRows
@@ -39,7 +38,8 @@ def uniform(key: Array, kernel: Kernel, x: Array, count: int) -> Array:
     return x[jax.lax.top_k(jax.random.bits(key, x.shape[:1], jnp.uint32), count)[1]]
 
 
-def k_means(steps: int = 10) -> Callable:
+@node
+class k_means(Node):
     """The centres of k-means with random rows as initial centres; they need not be rows.
 
         assign each row to its nearest centre;
@@ -51,33 +51,33 @@ def k_means(steps: int = 10) -> Callable:
     Reference: K. Zhang, I. Tsang, J. Kwok, Improved Nystrom low-rank approximation and error
         analysis, ICML 2008.
     """
-    integer("steps", steps, 1)
-    return functools.partial(_k_means, steps=steps)
+
+    steps: int = between(1, default=10)
+
+    def __call__(self, key: Array, kernel: Kernel, x: Array, count: int) -> Array:
+        """The centres, (count, d)."""
+        x = x.astype(accum_dtype(x))
+
+        def sums(centre_index):
+            """The sum of the rows of each centre, (count, d)."""
+            if not isinstance(x, SparseRows):
+                return jax.ops.segment_sum(x, centre_index, count)
+            zero = jnp.zeros((count, x.shape[1]), x.dtype)
+            return zero.at[centre_index[:, None], x.index].add(x.value)
+
+        def step(centres, _):
+            nearest = blocked(lambda rows: jnp.argmin(sqdist(rows, centres), axis=1), x, 4096)
+            size = jax.ops.segment_sum(jnp.ones(x.shape[0], x.dtype), nearest, count)
+            mean = sums(nearest) / jnp.maximum(size, 1)[:, None]
+            return jnp.where(size[:, None] > 0, mean, centres), None
+
+        initial = uniform(key, kernel, x, count)
+        initial = initial.toarray() if isinstance(initial, SparseRows) else initial
+        return jax.lax.scan(step, initial, length=self.steps)[0]
 
 
-def _k_means(key: Array, kernel: Kernel, x: Array, count: int, *, steps: int) -> Array:
-    x = x.astype(accum_dtype(x))
-
-    def sums(centre_index):
-        """The sum of the rows of each centre, (count, d)."""
-        if not isinstance(x, SparseRows):
-            return jax.ops.segment_sum(x, centre_index, count)
-        return (
-            jnp.zeros((count, x.shape[1]), x.dtype).at[centre_index[:, None], x.index].add(x.value)
-        )
-
-    def step(centres, _):
-        nearest = blocked(lambda rows: jnp.argmin(sqdist(rows, centres), axis=1), x, 4096)
-        size = jax.ops.segment_sum(jnp.ones(x.shape[0], x.dtype), nearest, count)
-        total = sums(nearest)
-        return jnp.where(size[:, None] > 0, total / jnp.maximum(size, 1)[:, None], centres), None
-
-    initial = uniform(key, kernel, x, count)
-    initial = initial.toarray() if isinstance(initial, SparseRows) else initial
-    return jax.lax.scan(step, initial, length=steps)[0]
-
-
-def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
+@node
+class leverage_scores(Node):
     """Rows drawn without replacement in proportion to their approximate ridge leverage scores.
 
         score_i = (k(x_i, x_i) - k_P(x_i)' (K_PP + r I)^-1 k_P(x_i)) / r,
@@ -94,25 +94,21 @@ def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
         guarantees, NIPS 2015; C. Musco, C. Musco, Recursive sampling for the Nystrom method, NIPS
         2017.
     """
-    check_positive(ridge=ridge)
-    ridge = as_number("ridge", ridge)
-    if pilot is not None:
-        integer("pilot", pilot, 1)
-    return functools.partial(_leverage_scores, ridge=ridge, pilot=pilot)
 
+    ridge: float = positive(default=1e-3)
+    pilot: int | None = between(1, default=None)
 
-def _leverage_scores(
-    key: Array, kernel: Kernel, x: Array, count: int, *, ridge: float, pilot: int | None
-) -> Array:
-    for_pilot, for_rows = jax.random.split(key)
-    sample = uniform(for_pilot, kernel, x, min(pilot or count, x.shape[0]))
-    shift = ridge * jnp.sum(kernel.diag(sample))
-    gram = kernel(sample, sample)
-    factor = jnp.linalg.cholesky(gram + shift * jnp.eye(gram.shape[0], dtype=gram.dtype))
+    def __call__(self, key: Array, kernel: Kernel, x: Array, count: int) -> Array:
+        """The rows drawn, (count, d)."""
+        for_pilot, for_rows = jax.random.split(key)
+        sample = uniform(for_pilot, kernel, x, min(self.pilot or count, x.shape[0]))
+        shift = self.ridge * jnp.sum(kernel.diag(sample))
+        gram = kernel(sample, sample)
+        factor = jnp.linalg.cholesky(gram + shift * jnp.eye(gram.shape[0], dtype=gram.dtype))
 
-    def unexplained(rows):
-        projected = jax.scipy.linalg.solve_triangular(factor, kernel(sample, rows), lower=True)
-        return kernel.diag(rows) - sqnorms(projected.T)
+        def unexplained(rows):
+            projected = jax.scipy.linalg.solve_triangular(factor, kernel(sample, rows), lower=True)
+            return kernel.diag(rows) - sqnorms(projected.T)
 
-    score = jnp.maximum(blocked(unexplained, x, 4096), 0) / shift
-    return x[draw_rows(for_rows, score, count)]
+        score = jnp.maximum(blocked(unexplained, x, 4096), 0) / shift
+        return x[draw_rows(for_rows, score, count)]

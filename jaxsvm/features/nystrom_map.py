@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._node import cast, struct
-from ..checks import calling, check_bytes, check_scalars, matrix, shown
+from ..checks import calling, check_bytes, check_nonnegative, matrix, shown
 from ..checks import key as check_key
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import accum_dtype, count, dot, is_traced
@@ -32,16 +32,11 @@ class Nystrom:
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., s)."""
-        x = matrix("x", x, rank=None)
-        if x.shape[-1] != self.landmarks.shape[-1]:
-            raise ValueError(
-                f"the map takes rows of {self.landmarks.shape[-1]} columns, got shape {x.shape}"
-            )
+        x = matrix("x", x, self.landmarks.shape[-1], rank=None)
         rows = (x if x.ndim == 2 else x.reshape(-1, x.shape[-1])).astype(accum_dtype(x))
         phi = cast(self, rows.dtype)
-        return dot(phi.kernel(rows, phi.landmarks), phi.whitening).reshape(
-            *x.shape[:-1], phi.whitening.shape[-1]
-        )
+        of_rows = dot(phi.kernel(rows, phi.landmarks), phi.whitening)
+        return of_rows.reshape(*x.shape[:-1], self.features)
 
     def landmark_coef(self, w: Array) -> Array:
         """The coefficients (s,) of the same function over the landmarks.
@@ -129,9 +124,7 @@ def nystrom(
     Reference: S. Lee, S. Wright, ASSET: approximate stochastic subgradient estimation training for
         support vector machines, 2012, section 2; C. Williams, M. Seeger, NIPS 2000.
     """
-    check_scalars(eps=eps)
-    if not is_traced(eps) and not eps >= 0:
-        raise ValueError(f"eps must be at least 0, got {eps:g}")
+    check_nonnegative(eps=eps)
     kernel = as_kernel(kernel)
     if holds_precomputed(kernel):
         raise ValueError(
@@ -179,9 +172,8 @@ def nystrom(
     if is_traced(kernel, rows, eps) or rows.dtype == jnp.float64:
         return Nystrom(kernel, rows, whitening(kernel(rows, rows), eps))
     with jax.enable_x64(True):
-        whitening_matrix = _wide_whitening(
-            *cast((kernel, rows), jnp.float64), jnp.asarray(eps, jnp.float64)
-        )
+        level = jnp.asarray(eps, jnp.float64)
+        whitening_matrix = _wide_whitening(*cast((kernel, rows), jnp.float64), level)
     return Nystrom(kernel, rows, whitening_matrix)
 
 
@@ -208,9 +200,7 @@ def _decomposed(gram: Array, eps: Scalar) -> tuple[Array, Array, Array, Array]:
     values, vectors = values[::-1], vectors[:, ::-1]
     least = jnp.maximum(jnp.asarray(eps, gram.dtype), size * jnp.finfo(gram.dtype).eps * values[0])
     keep = (values >= least) & (values > 0)
-    root = jnp.where(
-        keep, jax.lax.rsqrt(jnp.where(keep, values, jnp.ones_like(values))), jnp.zeros_like(values)
-    )
+    root = jnp.where(keep, jax.lax.rsqrt(jnp.where(keep, values, 1)), 0)
     return vectors * root[None, :], vectors, values, root
 
 
@@ -224,14 +214,11 @@ def _whitening_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     gram, eps = primals
     whitened, vectors, values, root = _decomposed(gram, eps)
     keep = root > 0
-    both = keep[:, None] & keep[None, :]
+    u, v = root[:, None], root[None, :]
+    both, same = keep[:, None] & keep[None, :], keep[:, None] == keep[None, :]
     inverse = jnp.where(keep, 1 / jnp.where(keep, root, 1), 0)
-    both_kept = (
-        -root[:, None] * root[None, :] / jnp.where(both, inverse[:, None] + inverse[None, :], 1)
-    )
-    one_kept = (root[:, None] - root[None, :]) / jnp.where(
-        both | (keep[:, None] == keep[None, :]), 1, values[:, None] - values[None, :]
-    )
-    differences = jnp.where(both, both_kept, jnp.where(keep[:, None] == keep[None, :], 0, one_kept))
+    both_kept = -u * v / jnp.where(both, inverse[:, None] + inverse[None, :], 1)
+    one_kept = (u - v) / jnp.where(same, 1, values[:, None] - values[None, :])
+    differences = jnp.where(both, both_kept, jnp.where(same, 0, one_kept))
     rotated = dot(vectors.T, dot((tangents[0] + tangents[0].T) / 2, vectors))
     return whitened, dot(vectors, differences * rotated)

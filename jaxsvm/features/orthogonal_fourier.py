@@ -5,8 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..checks import check_bytes, integer
-from ..checks import key as check_key
+from ..checks import check_bytes
 from ..kernels import Kernel
 from ..types import Array
 from .random_fourier import Fourier, frequencies_for, map_of, spectrum
@@ -65,21 +64,17 @@ def orthogonal(
             f"orthogonal features need the Gaussian kernel (rbf), got {kernel!r}; "
             "features.fourier takes it"
         )
-    q = frequencies_for(features, form)
-    dim = integer("dim", dim, 1)
-    check_key("key", key)
+    q, dim = frequencies_for(key, dim, features, form)
     groups = -(-q // dim)
     size = 3 * groups * dim**2 * scale.dtype.itemsize
     check_bytes(f"{groups:,} orthogonal matrices for {dim:,} columns", size, "lower features")
     for_directions, for_lengths, for_shift = jax.random.split(key, 3)
     # The orthogonal factor of a normal matrix is uniformly distributed if the diagonal of the other
     # factor is positive.
-    directions, upper = jnp.linalg.qr(
-        jax.random.normal(for_directions, (groups, dim, dim), scale.dtype)
-    )
+    normal = jax.random.normal(for_directions, (groups, dim, dim), scale.dtype)
+    directions, upper = jnp.linalg.qr(normal)
     directions = directions * jnp.sign(jnp.diagonal(upper, axis1=1, axis2=2))[:, None, :]
-    lengths = jnp.linalg.norm(
-        jax.random.normal(for_lengths, (dim, groups * dim), scale.dtype), axis=0
-    )
+    normal = jax.random.normal(for_lengths, (dim, groups * dim), scale.dtype)
+    lengths = jnp.linalg.norm(normal, axis=0)
     frequencies = jnp.moveaxis(directions, 0, 1).reshape(dim, groups * dim) * lengths[None, :]
     return map_of(frequencies[:, :q], for_shift, kernel, features, form, x)

@@ -149,33 +149,23 @@ def _pivots(key: Array, kernel: Kernel, x: Any, rows: Any, count: int, block: in
         drawn = sample_proportional(jnp.where(residual > floor, residual, 0), u[0])
         own, own_columns = rows[drawn], jnp.moveaxis(state.columns[:, drawn], 0, 1)
         flat = own_columns.reshape(drawn.shape[0], -1)
-        factor, inverse = _accept(
-            drawn,
-            kernel(own, own) - dot(flat, flat.T),
-            residual[drawn],
-            jnp.maximum(u[1] * residual[drawn], floor[drawn]),
-            state.rank - j * block,
-            block,
-        )
+        among, left = kernel(own, own) - dot(flat, flat.T), residual[drawn]
+        least = jnp.maximum(u[1] * left, floor[drawn])
+        factor, inverse = _accept(drawn, among, left, least, state.rank - j * block, block)
         place = jnp.maximum(factor.pivots, 0)
         new = jnp.where(factor.pivots >= 0, drawn[place], n)
         rank = j * block + factor.rank
 
         def add_columns(columns, residual):
-            left = lax.fori_loop(
-                0,
-                j + 1,
-                lambda i, left: left - dot(columns[i], own_columns[place, i].T),
-                kernel(rows, own[place]),
-            )
+            explain = lambda i, left: left - dot(columns[i], own_columns[place, i].T)
+            left = lax.fori_loop(0, j + 1, explain, kernel(rows, own[place]))
             added = dot(left, inverse.T)
             residual = jnp.maximum(residual - sqnorms(added), 0).at[new].set(0, mode="drop")
             return columns.at[j].add(added), residual
 
         # the last columns are not needed
-        columns, residual = lax.cond(
-            rank < count, add_columns, lambda *unchanged: unchanged, state.columns, residual
-        )
+        keep = lambda *unchanged: unchanged
+        columns, residual = lax.cond(rank < count, add_columns, keep, state.columns, residual)
         return _Round(state.number + 1, rank, columns, residual, state.pivots.at[j].min(new))
 
     zero, blocks = jnp.zeros((), jnp.int32), -(-count // block)

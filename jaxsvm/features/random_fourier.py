@@ -34,19 +34,14 @@ class Fourier:
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., p)."""
-        x = matrix("x", x, rank=None)
-        if x.shape[-1] != self.frequencies.shape[0]:
-            raise ValueError(
-                f"the map takes rows of {self.frequencies.shape[0]} columns, got shape {x.shape}"
-            )
+        x = matrix("x", x, self.frequencies.shape[0], rank=None)
         x = x.astype(accum_dtype(x))
         phi = cast(self, x.dtype)
         angle = dot(x if phi.offset is None else centre(x, phi.offset), phi.frequencies) * phi.scale
         if phi.shift is None:
             return phi.amplitude * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
-        return phi.amplitude * jnp.cos(
-            angle + jnp.expand_dims(phi.shift, tuple(range(angle.ndim - 1)))
-        )
+        shift = jnp.expand_dims(phi.shift, tuple(range(angle.ndim - 1)))
+        return phi.amplitude * jnp.cos(angle + shift)
 
     @property
     def features(self) -> int:
@@ -110,14 +105,12 @@ def fourier(
         random Fourier features, UAI 2015.
     """
     draw, scale = spectrum(kernel)
-    q, dim = frequencies_for(features, form), integer("dim", dim, 1)
-    check_key("key", key)
+    q, dim = frequencies_for(key, dim, features, form)
     size = dim * q * scale.dtype.itemsize
     check_bytes(f"{q:,} frequencies for {dim:,} columns", size, "lower features")
     for_frequencies, for_shift = jax.random.split(key)
-    return map_of(
-        draw(for_frequencies, (dim, q), scale.dtype), for_shift, kernel, features, form, x
-    )
+    frequencies = draw(for_frequencies, (dim, q), scale.dtype)
+    return map_of(frequencies, for_shift, kernel, features, form, x)
 
 
 def spectrum(kernel: Kernel) -> tuple[Callable, Array]:
@@ -137,8 +130,8 @@ def spectrum(kernel: Kernel) -> tuple[Callable, Array]:
     return draw, scale()
 
 
-def frequencies_for(features: int, form: str) -> int:
-    """The number of frequencies for `features` features.
+def frequencies_for(key: Array, dim: int, features: int, form: str) -> tuple[int, int]:
+    """The number of frequencies for `features` features, and that of the columns of rows.
 
     Raises:
         ValueError: see `fourier`.
@@ -153,7 +146,9 @@ def frequencies_for(features: int, form: str) -> int:
             f"features must be {'an even' if form == 'paired' else 'a'} whole number "
             f"above 0, got {shown(features)}"
         )
-    return int(features) // 2 if form == "paired" else int(features)
+    check_key("key", key)
+    q = int(features) // 2 if form == "paired" else int(features)
+    return q, integer("dim", dim, 1)
 
 
 def map_of(
@@ -168,7 +163,6 @@ def map_of(
     shift = None if form == "paired" else 2 * jnp.pi * jax.random.uniform(key, (q,), dtype)
     at_zero = kernel.diag(jnp.zeros((1, frequencies.shape[0]), dtype))[0]
     amplitude = jnp.sqrt(at_zero / (q if form == "paired" else features / 2))
-    shift_of_rows = (
-        None if x is None else offset(x if isinstance(x, SparseRows) else jnp.asarray(x))
-    )
-    return Fourier(frequencies, shift, spectrum(kernel)[1], amplitude, shift_of_rows)
+    x = x if x is None or isinstance(x, SparseRows) else jnp.asarray(x)
+    of_rows = None if x is None else offset(x)
+    return Fourier(frequencies, shift, spectrum(kernel)[1], amplitude, of_rows)

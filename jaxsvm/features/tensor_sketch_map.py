@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import jax
 import jax.numpy as jnp
 
@@ -29,13 +32,12 @@ class TensorSketch:
         x = matrix("x", x, self.dim, rank=None)
         x = x.astype(accum_dtype(x))
         phi = cast(self, x.dtype)
-        spectrum: Array | None = None
+        spectra = []
         for bucket, sign in zip(phi.bucket, phi.sign, strict=True):
             sketch = jnp.sqrt(phi.gamma) * _count_sketch(x, bucket[:-1], sign[:-1], self.features)
             sketch = sketch.at[..., bucket[-1]].add(sign[-1] * jnp.sqrt(phi.coef0))
-            transformed = jnp.fft.rfft(sketch, axis=-1)
-            spectrum = transformed if spectrum is None else spectrum * transformed
-        assert spectrum is not None
+            spectra.append(jnp.fft.rfft(sketch, axis=-1))
+        spectrum = functools.reduce(operator.mul, spectra)
         return jnp.fft.irfft(spectrum, n=self.features, axis=-1).astype(x.dtype)
 
     @property
@@ -51,11 +53,8 @@ def _count_sketch(x: Array, bucket: Array, sign: Array, size: int) -> Array:
         rows = jnp.arange(x.shape[0])[:, None]
         zero = jnp.zeros((x.shape[0], size), x.dtype)
         return zero.at[rows, bucket[x.index]].add(x.value * sign[x.index])
-    return (
-        jnp.zeros((*x.shape[:-1], size), x.dtype)
-        .at[..., bucket]
-        .add(x * jnp.expand_dims(sign, tuple(range(x.ndim - 1))))
-    )
+    zero = jnp.zeros((*x.shape[:-1], size), x.dtype)
+    return zero.at[..., bucket].add(x * jnp.expand_dims(sign, tuple(range(x.ndim - 1))))
 
 
 def tensor_sketch(key: Array, kernel: Kernel, *, dim: int, features: int) -> TensorSketch:
@@ -108,10 +107,7 @@ def tensor_sketch(key: Array, kernel: Kernel, *, dim: int, features: int) -> Ten
     check_bytes(f"{degree} sketches of {dim:,} columns", 8 * degree * (dim + 1), "lower degree")
     for_buckets, for_signs = jax.random.split(key)
     shape = degree, dim + 1
-    return TensorSketch(
-        jax.random.randint(for_buckets, shape, 0, features, jnp.int32),
-        jax.random.rademacher(for_signs, shape, jnp.result_type(float)),
-        jnp.asarray(kernel.gamma),
-        jnp.asarray(kernel.coef0),
-        features,
-    )
+    bucket = jax.random.randint(for_buckets, shape, 0, features, jnp.int32)
+    sign = jax.random.rademacher(for_signs, shape, jnp.result_type(float))
+    gamma, coef0 = jnp.asarray(kernel.gamma), jnp.asarray(kernel.coef0)
+    return TensorSketch(bucket, sign, gamma, coef0, features)

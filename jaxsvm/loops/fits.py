@@ -89,7 +89,7 @@ def run_fits(part: GridJob) -> None:
         train = np.asarray(data.weight)[None] if held.shape[1] == 1 else weights
         room = MEMORY if part.memory is None else part.memory
         fits = len(grid.fold) ** 2 * data.y.dtype.itemsize <= room
-        most = most_rows(machine_of(first)[1], data.y, train)
+        most = most_rows(machine_of(first)[1], data, train)
         run = runner(grid.steps)
         program = functools.partial(fit_paths, run=run, size=most, is_matrix=fits)
     elif lines and part.memory is not None:

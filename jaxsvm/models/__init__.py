@@ -28,24 +28,8 @@ from .serialization import save as save
 from .sklearn_models import from_sklearn as from_sklearn
 from .sklearn_models import to_sklearn as to_sklearn
 
-__all__ = [
-    "Classes",
-    "Classifier",
-    "Expansion",
-    "Labels",
-    "Linear",
-    "Mapped",
-    "MultiLabel",
-    "MultiOutput",
-    "OneVsOne",
-    "OneVsRest",
-    "Support",
-    "decision_values",
-    "export",
-    "from_libsvm",
-    "from_sklearn",
-    "load",
-    "save",
-    "to_libsvm",
-    "to_sklearn",
-]
+# what other parts of the package read, and users do not
+_OWN = {"Named", "check_savable", "check_values", "class_places", "classes_of", "expansion"}
+_OWN |= {"names_of", "support_index"}
+_public = {name for name, value in globals().items() if callable(value) and name[0] != "_"}
+__all__ = sorted(_public - _OWN)

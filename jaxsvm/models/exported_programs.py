@@ -16,7 +16,7 @@ from ..files import atomic_path, check_target
 from ..kernels import holds_precomputed
 from ..numerics import is_traced
 from ..types import Array, all_finite
-from .functions import Expansion, Linear, Mapped, num_columns
+from .functions import Expansion, Linear, Mapped
 
 if TYPE_CHECKING:
     from jax.export import Exported
@@ -122,14 +122,13 @@ def _in_blocks(model: Any, x: Array, block: int) -> Array:
 
 def _columns(model: Any) -> int:
     """The number of columns of a model's rows."""
-    columns = num_columns(model)
     while not isinstance(model, Linear | Expansion | Mapped) and hasattr(model, "inner"):
         model = model.inner
-    if isinstance(model, Expansion) and holds_precomputed(model.kernel):
-        columns = model.coef.shape[-1]
-    if columns is None:
-        raise ValueError("the model does not tell the number of columns of its rows: pass columns")
-    return columns
+    if isinstance(model, Linear):
+        return model.w.shape[-1]
+    if isinstance(model, Expansion):
+        return (model.coef if holds_precomputed(model.kernel) else model.x).shape[-1]
+    raise ValueError("the model does not tell the number of columns of its rows: pass columns")
 
 
 def _dtype(model: Any) -> np.dtype:

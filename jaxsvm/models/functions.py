@@ -11,7 +11,7 @@ import numpy as np
 
 from .._node import static, struct
 from ..checks import integer, matrix
-from ..kernels import Kernel, holds_precomputed, matvec, precomputed
+from ..kernels import Kernel, holds_precomputed, matvec
 from ..numerics import blocked, dot, is_traced, rounding_of_sums
 from ..types import Array, Batch
 
@@ -88,9 +88,8 @@ class Expansion:
             return 0.0
         diag = jax.vmap(self.kernel.diag) if len(self.x.shape) > 2 else self.kernel.diag
         diag_of = jnp.broadcast_to(diag(self.x), self.coef.shape)
-        return float(
-            jnp.max(jnp.vectorize(rounding_of_sums, signature="(n),(n)->()")(self.coef, diag_of))
-        )
+        of_each = jnp.vectorize(rounding_of_sums, signature="(n),(n)->()")
+        return float(jnp.max(of_each(self.coef, diag_of)))
 
     def support(self) -> Support:
         """The rows with a nonzero coefficient, on the host, as their number determines the shapes.
@@ -102,10 +101,9 @@ class Expansion:
             raise TypeError(
                 "support() needs the coefficients' values: call it outside of jit, vmap and grad"
             )
-        support = np.flatnonzero(np.asarray(self.coef))
-        return Support(
-            np.asarray(self.index)[support], np.asarray(self.coef)[support], float(self.b)
-        )
+        index, coef = np.asarray(self.index), np.asarray(self.coef)
+        support = np.flatnonzero(coef)
+        return Support(index[support], coef[support], float(self.b))
 
 
 class Support(NamedTuple):
@@ -138,19 +136,6 @@ class Mapped:
         return self.inner.sqnorm()
 
 
-def num_columns(model: Any) -> int | None:
-    """The number of columns of a model's rows; None if it is not known."""
-    while not isinstance(model, Linear | Expansion | Mapped) and hasattr(model, "inner"):
-        model = model.inner
-    if isinstance(model, Linear):
-        return model.w.shape[-1]
-    return (
-        model.x.shape[-1]
-        if isinstance(model, Expansion) and not holds_precomputed(model.kernel)
-        else None
-    )
-
-
 def support_index(model: Expansion) -> np.ndarray:
     """The indices of the points with a nonzero coefficient, in any of the stacked models."""
     return np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
@@ -166,30 +151,5 @@ def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none
         raise ValueError(
             "this model is an expansion over the training rows: call solver.model(state, data)"
         )
-    n = coef.shape[0]
-    return Expansion(
-        kernel, data.x, coef, jnp.zeros((), coef.dtype), jnp.arange(n, dtype=jnp.int32), bias
-    )
-
-
-def make_expansion(
-    kernel: Kernel, x: Any, coef: Any, b: Any, index: Any, dtype: np.dtype
-) -> Expansion:
-    """An expansion with a bias that is not regularised, from host arrays."""
-    as_run = lambda values: jnp.asarray(np.asarray(values, dtype))
-    return Expansion(
-        kernel, x, as_run(coef), as_run(b), jnp.asarray(np.asarray(index, np.int32)), "free"
-    )
-
-
-def on_training_rows(
-    rows: np.ndarray, coef: np.ndarray, b: Any, n: int, dtype: np.dtype
-) -> Expansion:
-    """The expansion of a precomputed kernel with coefficients (..., m) of the training rows `rows`.
-
-    It is over all n training rows. The kernel matrix among them is not known, so that the squared
-    norm is not either.
-    """
-    on_all = np.zeros((*coef.shape[:-1], n))
-    np.add.at(on_all.T, rows, np.asarray(coef).T)  # a row may come twice
-    return make_expansion(precomputed(), jnp.zeros((n, 0), dtype), on_all, b, np.arange(n), dtype)
+    b, index = jnp.zeros((), coef.dtype), jnp.arange(coef.shape[0], dtype=jnp.int32)
+    return Expansion(kernel, data.x, coef, b, index, bias)

@@ -28,8 +28,8 @@ from ..kernels import Kernel, by_name, linear, polynomial, precomputed, rbf, sig
 from ..names import KERNELS
 from ..numerics import listed_entries, pad_rows
 from ..types import SparseRows, all_finite
-from .functions import Expansion, Linear, make_expansion, on_training_rows
-from .multiclass import MultiOutput, OneVsOne, OneVsRest, pair_coef, stack_pairs
+from .functions import Expansion, Linear
+from .multiclass import MultiOutput, OneVsOne, OneVsRest, pair_coef
 from .predictions import Classifier, MultiLabel
 
 TASKS = ("classification", "regression", "one_class")
@@ -226,14 +226,11 @@ def described(caller: str, model: Any, task: str | None) -> tuple[Any, tuple | N
             "expected one model, got stacked ones, as of a sweep: select one with "
             "jax.tree.map(lambda leaf: leaf[i], model)"
         )
-    scores = getattr(inner, "scores", 0)  # of several classes
-    if task is None:
-        task = "classification" if scores or names is not None else "regression"
-    if task != "classification" and (scores or names is not None):
+    names = names or tuple(range(getattr(inner, "scores", 0)))  # of several classes
+    task = task or ("classification" if names else "regression")
+    if task != "classification" and names:
         raise ValueError(f"task is {task!r}, but the model has classes: leave task out")
-    if task == "classification" and names is None:
-        names = tuple(range(scores)) if scores else (-1, 1)
-    return inner, names, task
+    return inner, names or ((-1, 1) if task == "classification" else None), task
 
 
 def _labels(names: tuple) -> list[int]:
@@ -491,12 +488,15 @@ def expansion_of(kernel: Kernel, x: Any, index: Any, coef: Any, b: Any, n: int, 
     """
     dtype = run_dtype()
     coef, b = (coef, b) if k > 2 else (coef[0], b[0])
-    if isinstance(kernel, precomputed):
-        model = on_training_rows(index, coef, b, n, dtype)
-    else:
-        x = pad_rows(x.tocsr().astype(dtype)) if hasattr(x, "tocsr") else jnp.asarray(x, dtype)
-        model = make_expansion(kernel, x, coef, b, index, dtype)
-    return stack_pairs(model, k) if k > 2 else model
+    if isinstance(kernel, precomputed):  # whose values among the rows, and norm, are not known
+        of_points, coef = coef, np.zeros((*coef.shape[:-1], n))
+        np.add.at(coef.T, index, of_points.T)  # a row may come twice
+        x, index = np.zeros((n, 0)), np.arange(n)
+    x = pad_rows(x.tocsr().astype(dtype)) if hasattr(x, "tocsr") else jnp.asarray(x, dtype)
+    coef, b = (jnp.asarray(np.asarray(values, dtype)) for values in (coef, b))
+    model = Expansion(kernel, x, coef, b, jnp.asarray(np.asarray(index, np.int32)), "free")
+    stacked = (leaf is coef or leaf is b for leaf in jax.tree.leaves(model))
+    return OneVsOne(model, tuple(stacked), k) if k > 2 else model
 
 
 def _linear(header: dict, rows: np.ndarray, columns: int | None) -> Any:

@@ -13,32 +13,48 @@ from .._node import static, struct
 from ..checks import matrix
 from ..numerics import blocked, dot
 from ..types import Array
-from .functions import Expansion
 
 
 @struct
-class OneVsRest:
+class StackedModels:
+    """Models in one, of which each leaf that all share is stored once."""
+
+    inner: Any  # a model; leaves for which `stacked` is True have a leading axis
+    stacked: tuple = static()  # of booleans, one for each leaf of `inner`
+
+    def of_each(self, fn: Callable, out_axes: int = 0) -> Array:
+        """`fn` of each of the models."""
+        axes = [0 if flag else None for flag in self.stacked]
+        axes_of = jax.tree.unflatten(jax.tree.structure(self.inner), axes)
+        return jax.vmap(fn, in_axes=(axes_of,), out_axes=out_axes)(self.inner)
+
+    def one(self, position: int) -> Any:
+        """One of the models."""
+        leaves, tree = jax.tree.flatten(self.inner)
+        pairs = zip(leaves, self.stacked, strict=True)
+        return jax.tree.unflatten(tree, [leaf[position] if flag else leaf for leaf, flag in pairs])
+
+    def sqnorm(self) -> Array:
+        """The sum of |w|^2 of the models, the norms in their objectives."""
+        return jnp.sum(self.of_each(lambda model: model.sqnorm()))
+
+
+@struct
+class OneVsRest(StackedModels):
     """The model f(x) = (f_1(x), ..., f_k(x)), one for each class.
 
     The class is the index of the largest value. `model[c]` is f_c alone, as `certificate` takes it.
     Leaves that the k models share, such as the rows of an expansion, are stored once.
     """
 
-    inner: Any  # a model; leaves for which `stacked` is True have a leading axis (k,)
-    stacked: tuple = static()  # of booleans, one for each leaf of `inner`
-
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, d) -> (n, k)."""
-        return _map_models(self, lambda model: model(x), out_axes=1)
+        return self.of_each(lambda model: model(x), out_axes=1)
 
     def __getitem__(self, c: int) -> Any:
         if isinstance(c, int | np.integer) and not -self.scores <= c < self.scores:
             raise IndexError(f"there is no model[{c}], there are {self.scores}")
-        return _select_model(self, c)
-
-    def sqnorm(self) -> Array:
-        """sum_c |w_c|^2, the norms in the k objectives."""
-        return jnp.sum(_map_models(self, lambda model: model.sqnorm()))
+        return self.one(c)
 
     @property
     def scores(self) -> int:
@@ -53,7 +69,7 @@ class MultiOutput(OneVsRest):
 
 
 @struct
-class OneVsOne:
+class OneVsOne(StackedModels):
     """Votes of one model for each pair of classes: the class is the index of the largest value.
 
     `pairs(x)` are the decision values of the models, in the order (0, 1), (0, 2), ..., (1, 2), ...,
@@ -61,13 +77,11 @@ class OneVsOne:
     that the models share are stored once.
     """
 
-    inner: Any  # a model; leaves for which `stacked` is True have a leading axis (k(k-1)/2,)
-    stacked: tuple = static()  # of booleans, one for each leaf of `inner`
     classes: int = static()  # k
 
     def pairs(self, x: Array) -> Array:
         """Decision values, (n, d) -> (n, k(k-1)/2): a vote for a where >= 0, else for b."""
-        return _map_models(self, lambda model: model(x), out_axes=1)
+        return self.of_each(lambda model: model(x), out_axes=1)
 
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Votes, (n, d) -> (n, k), `block` rows at a time: temporaries are (block, k(k-1)/2).
@@ -83,21 +97,13 @@ class OneVsOne:
 
     def __getitem__(self, pair: tuple[int, int]) -> Any:
         k = self.classes
-        two = (
-            isinstance(pair, tuple)
-            and len(pair) == 2
-            and all(isinstance(c, int | np.integer) for c in pair)
-        )
-        if not two or not 0 <= pair[0] < pair[1] < k:
+        whole = isinstance(pair, tuple) and all(isinstance(c, int | np.integer) for c in pair)
+        if not whole or len(pair) != 2 or not 0 <= pair[0] < pair[1] < k:
             raise ValueError(
                 f"model[a, b] takes two class numbers 0 <= a < b <= {k - 1}, got {pair!r}"
             )
         a, b = map(int, pair)
-        return _select_model(self, a * (2 * k - a - 1) // 2 + b - a - 1)
-
-    def sqnorm(self) -> Array:
-        """sum_ab |w_ab|^2, the norms in the objectives of the pairs."""
-        return jnp.sum(_map_models(self, lambda model: model.sqnorm()))
+        return self.one(a * (2 * k - a - 1) // 2 + b - a - 1)
 
     @property
     def scores(self) -> int:
@@ -105,32 +111,11 @@ class OneVsOne:
         return self.classes
 
 
-def _map_models(model: OneVsRest | OneVsOne, fn: Callable, out_axes: int = 0) -> Array:
-    """`fn` of each of the stacked models."""
-    axes = jax.tree.unflatten(
-        jax.tree.structure(model.inner), [0 if flag else None for flag in model.stacked]
-    )
-    return jax.vmap(fn, in_axes=(axes,), out_axes=out_axes)(model.inner)
-
-
-def _select_model(model: OneVsRest | OneVsOne, position: int) -> Any:
-    """One of the stacked models."""
-    leaves, tree = jax.tree.flatten(model.inner)
-    return jax.tree.unflatten(
-        tree,
-        [
-            leaf[position] if flag else leaf
-            for leaf, flag in zip(leaves, model.stacked, strict=True)
-        ],
-    )
-
-
 def votes(score: Array, k: int) -> Array:
     """The votes of `OneVsOne` from the values of the pairs, (n, k(k-1)/2) -> (n, k)."""
     # (k(k-1)/2, k)
-    first, second = (
-        jnp.asarray(np.eye(k, dtype=bool)[c], score.dtype) for c in np.triu_indices(k, 1)
-    )
+    rows = (np.eye(k, dtype=bool)[c] for c in np.triu_indices(k, 1))
+    first, second = (jnp.asarray(row, score.dtype) for row in rows)
     sign = first - second
     votes = jnp.sum(second, 0)[None, :] + dot((score >= 0).astype(score.dtype), sign)
     total = dot(score, sign)
@@ -150,9 +135,3 @@ def pair_coef(sv_coef: np.ndarray, n_support: Any) -> np.ndarray:
         coef[pair, of_first] = sv_coef[of_first, int(second) - 1]
         coef[pair, of_second] = sv_coef[of_second, int(first)]
     return coef
-
-
-def stack_pairs(model: Expansion, k: int) -> OneVsOne:
-    """The model of an expansion with coefficients (k(k-1)/2, m) and biases (k(k-1)/2,)."""
-    leaves = jax.tree.leaves(model)
-    return OneVsOne(model, tuple(leaf is model.coef or leaf is model.b for leaf in leaves), k)

@@ -17,7 +17,7 @@ from ..numerics import is_traced, pad_rows
 from ..types import Array, Batch, Lifted, SparseRows
 from .frames import by_name, places
 from .functions import Expansion, Mapped, support_index
-from .multiclass import OneVsOne, OneVsRest
+from .multiclass import StackedModels
 
 SIZES = (1, 16, 256, 4096)  # rows of a program
 LEAST_SHARE = 0.25  # of the rows of a block that are no padding
@@ -52,8 +52,8 @@ def decision_values(model: Any, x: Any, sizes: Sequence[int] = SIZES) -> np.ndar
         >>> decision_values(model, [[1.0], [2.0], [3.0]]).tolist()
         [3.0, 5.0, 7.0]
     """
-    names = names_of(model)
-    x, model = _on_host(by_name(x, () if names is None else names.columns)), carried(model)
+    columns = (names_of(model) or Classes()).columns
+    x, model = _on_host(by_name(x, columns)), carried(model)
     n, start = x.shape[0], 0
     parts: list[np.ndarray] = []
     while start < n or not parts:
@@ -67,8 +67,7 @@ def decision_values(model: Any, x: Any, sizes: Sequence[int] = SIZES) -> np.ndar
 
 def _next_size(n: int, sizes: Sequence[int]) -> int:
     """The rows of the next block of n: the largest size of which they fill enough."""
-    enough = [size for size in sizes if n >= LEAST_SHARE * size]
-    return enough[-1] if enough else sizes[0]
+    return max((size for size in sizes if n >= LEAST_SHARE * size), default=sizes[0])
 
 
 def _on_host(x: Any) -> Any:
@@ -99,7 +98,7 @@ def _check_rows(x: Any) -> None:
 
 def _support_only(model: Any) -> Any:
     """The model without points of coefficient 0, in all models where several share the points."""
-    if isinstance(model, Mapped | OneVsRest | OneVsOne):
+    if isinstance(model, Mapped | StackedModels):
         return dataclasses.replace(model, inner=_support_only(model.inner))
     if not isinstance(model, Expansion) or holds_precomputed(model.kernel) or is_traced(model):
         return model
@@ -113,14 +112,64 @@ def _support_only(model: Any) -> Any:
 
 
 @struct
-class Classes:
+class TargetNames:
+    """The names of what values predict, and of the columns of rows."""
+
+    names: tuple = static(default=())
+    columns: tuple = static(default=())  # (): not known
+
+    def in_order(self, data: Batch) -> Batch:
+        """The rows with their columns in the order of these."""
+        known = data.classes
+        if known is None or not self.columns or known.columns in ((), self.columns):
+            return data
+        order = np.array(places(self.columns, known.columns, "columns of the rows"))
+        if isinstance(data.x, SparseRows) or isinstance(data, Lifted):
+            raise ValueError(
+                "sparse or prepared rows must have their columns in the order of training"
+            )
+        known = dataclasses.replace(known, columns=self.columns)
+        return data._replace(x=data.x[:, order], classes=known)
+
+    def predict(self, model: Any, x: Any) -> Any:
+        """What a model predicts.
+
+        Args:
+            model: rows -> values.
+            x: (n, d) rows; of a data frame the columns by their names, where both know them.
+
+        Returns:
+            Of classes the names (n,): for (n,) values the second where they are above 0, for (n, k)
+            that of the largest. Of labels which hold, (n, k) numbers 0 and 1. Of real targets the
+            values. On the host; inside of a transformation an array of JAX.
+
+        Raises:
+            ValueError: a frame with other columns; decision values of classes that are not finite.
+            TypeError: inside of a transformation, names that are strings.
+        """
+        x = by_name(x, self.columns)
+        if is_traced(model, x):
+            return self._traced(model(x))
+        values = decision_values(model, x)
+        if not np.isfinite(values).all():
+            _check_rows(x)
+        return self._known(values)
+
+    def _known(self, values: np.ndarray) -> np.ndarray:
+        """What values on the host predict."""
+        raise NotImplementedError
+
+    def _traced(self, values: Array) -> Array:
+        """What values that are traced predict."""
+        raise NotImplementedError
+
+
+@struct
+class Classes(TargetNames):
     """What values predict: class names of labels -1 and +1, or of class numbers 0 .. k-1.
 
     Without names the targets are real. It is structure of the pytrees that hold it, not a leaf.
     """
-
-    names: tuple = static(default=())
-    columns: tuple = static(default=())  # the names of the columns of rows; (): not known
 
     def matched(self, data: Batch) -> Batch:
         """The rows with their columns and classes in the order of these names.
@@ -132,7 +181,7 @@ class Classes:
         """
         known = data.classes
         if not isinstance(known, Classes) or not self.names or known.names in ((), self.names):
-            return _columns_matched(self, data)
+            return self.in_order(data)
         strange = [name for name in known.names if name not in self.names]
         if strange:
             raise ValueError(
@@ -145,29 +194,9 @@ class Classes:
         if len(self.names) == 2:  # labels -1 and +1, or class numbers 0 and 1
             y = xp.where(xp.any(data.y == 0), y, 2 * y - 1)
         named = dataclasses.replace(known, names=self.names)
-        return _columns_matched(self, data._replace(y=y, classes=named))
+        return self.in_order(data._replace(y=y, classes=named))
 
-    def predict(self, model: Any, x: Any) -> Any:
-        """The names that a model predicts; without names its values.
-
-        Args:
-            model: rows -> (n,) for two classes, where the second is predicted above 0; (n, k) for
-                k, where that of the largest value is; (n,) for real targets.
-            x: (n, d) rows; of a data frame the columns by their names, where both know them.
-
-        Returns:
-            (n,), on the host; inside of a transformation an array of JAX.
-
-        Raises:
-            ValueError: a frame with other columns; decision values of classes that are not finite.
-            TypeError: inside of a transformation, names that are strings.
-        """
-        x = by_name(x, self.columns)
-        if is_traced(model, x):
-            return self._traced(model(x))
-        values = decision_values(model, x)
-        if not np.isfinite(values).all():
-            _check_rows(x)
+    def _known(self, values: np.ndarray) -> np.ndarray:
         return np.asarray(self.names)[class_places(values)] if self.names else values
 
     def _traced(self, values: Array) -> Array:
@@ -192,28 +221,12 @@ class Classes:
         return Classifier(_support_only(model), self.names, self.columns)
 
 
-def _columns_matched(names: Any, data: Batch) -> Batch:
-    """The rows with their columns in the order of those of `names`."""
-    known = data.classes
-    if known is None or not names.columns or known.columns in ((), names.columns):
-        return data
-    order = np.array(places(names.columns, known.columns, "columns of the rows"))
-    if isinstance(data.x, SparseRows) or isinstance(data, Lifted):
-        raise ValueError("sparse or prepared rows must have their columns in the order of training")
-    return data._replace(
-        x=data.x[:, order], classes=dataclasses.replace(known, columns=names.columns)
-    )
-
-
 @struct
-class Labels:
+class Labels(TargetNames):
     """The names of labels of which several may hold: those whose value is above 0.
 
     It is structure of the pytrees that hold it, not a leaf.
     """
-
-    names: tuple = static(default=())
-    columns: tuple = static(default=())  # as of `Classes`
 
     def matched(self, data: Batch) -> Batch:
         """As that of `Classes`; the targets of a row are in the order of these labels."""
@@ -223,21 +236,13 @@ class Labels:
             weight = data.weight if data.weight.ndim == 1 else data.weight[:, order]
             named = dataclasses.replace(known, names=self.names)
             data = data._replace(y=data.y[:, order], weight=weight, classes=named)
-        return _columns_matched(self, data)
+        return self.in_order(data)
 
-    def predict(self, model: Any, x: Any) -> Any:
-        """Which labels hold, (m, k) numbers 0 and 1, for a model with values (m, k).
-
-        Raises:
-            ValueError: for decision values that are not finite.
-        """
-        x = by_name(x, self.columns)
-        if is_traced(model, x):
-            return (model(x) > 0).astype(jnp.int32)
-        values = decision_values(model, x)
-        if not np.isfinite(values).all():
-            _check_rows(x)
+    def _known(self, values: np.ndarray) -> np.ndarray:
         return (check_values(values) > 0).astype(int)
+
+    def _traced(self, values: Array) -> Array:
+        return (values > 0).astype(jnp.int32)
 
     def classifier(self, model: Any) -> Any:
         """The model with the names, as that of `Classes`, a `MultiLabel`."""
@@ -247,10 +252,13 @@ class Labels:
 class Named:
     """A model that knows the names of its classes, and of the columns of its rows."""
 
+    classes: tuple
+    columns: tuple
+
     @property
-    def named(self) -> Classes | Labels:
+    def named(self) -> Any:
         """The names."""
-        raise NotImplementedError
+        return Classes(self.classes, self.columns)
 
 
 def names_of(model: Any) -> Classes | Labels | None:
@@ -294,11 +302,6 @@ class Classifier(Named):
     classes: tuple = static()
     columns: tuple = static(default=())  # as of `Classes`
 
-    @property
-    def named(self) -> Classes:
-        """The names."""
-        return Classes(self.classes, self.columns)
-
     def __post_init__(self) -> None:
         """Raise for names of fewer than two classes."""
         object.__setattr__(self, "classes", class_names(self.classes))
@@ -327,17 +330,16 @@ def classes_of(targets: Any, known: Any) -> Any:
 
     A solver that does not read targets, such as `one_class`, predicts values.
     """
-    columns = () if known is None else known.columns
-    several_real = isinstance(targets, tuple) and targets[0] != "labels"
-    if targets is None or several_real:
-        return Classes((), columns)
-    if known is not None and known.names:
+    known = known or Classes()
+    several = targets if isinstance(targets, tuple) else ()
+    if targets is None or several[:1] == ("real",):
+        return Classes((), known.columns)
+    if known.names:
         return known
-    if isinstance(targets, tuple):
-        return Labels(tuple(range(targets[1])), columns)
-    if isinstance(targets, int):
-        return Classes(tuple(range(targets)), columns)
-    return Classes((-1, 1) if targets == "labels" else (), columns)
+    if several:
+        return Labels(tuple(range(several[1])), known.columns)
+    numbers = tuple(range(targets)) if isinstance(targets, int) else ()
+    return Classes((-1, 1) if targets == "labels" else numbers, known.columns)
 
 
 def check_values(score: np.ndarray) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import os
 import reprlib
@@ -23,7 +22,7 @@ from ..types import Array, all_finite
 _FORMAT = 1
 
 # classes, factories and functions of older files by their names there, and their names today
-_RENAMED: dict[str, str] = {}
+_RENAMED = {"SubsetState": "EpochsState"}
 
 # modules whose state classes are found by name
 _OPTAX = {"optax": optax, "optax.contrib": optax.contrib}
@@ -51,8 +50,6 @@ def _field_names(cls: type) -> Any:
 def _find(name: str) -> Any:
     """What is registered by that name, or a state class of optax."""
     name = _RENAMED.get(name, name)
-    if name not in REGISTRY:  # modules register their names where they are imported
-        importlib.import_module(__name__.split(".")[0])
     entry = REGISTRY.get(name)
     if entry is None:
         prefix, _, last = name.rpartition(".")

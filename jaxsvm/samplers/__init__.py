@@ -16,7 +16,6 @@ from .shrinkage import ShrinkingState as ShrinkingState
 from .shrinkage import shrinking as shrinking
 from .stratified import StrataState as StrataState
 from .stratified import strata as strata
-from .with_replacement import SubsetState as SubsetState
 from .with_replacement import UniformState as UniformState
 from .with_replacement import uniform as uniform
 

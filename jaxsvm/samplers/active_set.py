@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from .._node import between, node, register
-from ..numerics import count, hash32
+from ..numerics import count
 from ..types import Array, Batch
 from .base import Batches
-from .permutation import shuffled
+from .permutation import in_rounds
 
 PERIOD = 1024  # rows between two updates of the counters
 WORDS = 4  # rounds of the shuffle, of rows that are in random order already
@@ -91,29 +91,14 @@ class active_rows(Batches):
         order = jnp.where(positive, order, jnp.uint32(2**32 - 1))
         rows, n_rows = jnp.argsort(order).astype(jnp.int32), count(positive)
         zero, gain = jnp.zeros((), jnp.int32), jnp.zeros((), data.weight.dtype)
-        return ActiveRowsState(
-            key=key,
-            rows=rows,
-            count=n_rows,
-            active=rows,
-            n_active=zero,
-            idle=jnp.zeros(rows.shape, jnp.int32),
-            step=zero,
-            start=zero,
-            passes=zero,
-            full=jnp.ones((), bool),
-            gain=gain,
-            full_gain=gain,
-            spent=zero,
-        )
+        idle, pass_0 = jnp.zeros(rows.shape, jnp.int32), (zero, zero, zero, jnp.ones((), bool))
+        return ActiveRowsState(key, rows, n_rows, rows, zero, idle, *pass_0, gain, gain, zero)
 
     def draw_one(self, s: ActiveRowsState, t: Array) -> Array:
         b, size = self.batch_size, pass_size(s)
-        words = jax.random.bits(jax.random.fold_in(s.key, s.passes), (WORDS, 1), jnp.uint32)
         position = (t - s.start) * b + jnp.arange(b, dtype=jnp.int32)
-        words = words + hash32((position // size).astype(jnp.uint32))[None, :]
-        place = (position % size).astype(jnp.uint32)
-        place = shuffled(place, size.astype(jnp.uint32), words, s.rows.shape[0]).astype(jnp.int32)
+        key = jax.random.fold_in(s.key, s.passes)
+        place = in_rounds(key, position, size, WORDS, s.rows.shape[0])
         return jnp.where(s.full, s.rows[place], s.active[place])
 
     def feedback(self, s: ActiveRowsState, index: Array, progress: Array) -> ActiveRowsState:

@@ -88,8 +88,8 @@ class acf(Batches):
         b, count = self.batch_size, s.schedule.shape[0]
         epoch, step = t // (count // b), t % (count // b)
         words = jax.random.bits(jax.random.fold_in(s.key, epoch), (ROUNDS,), jnp.uint32)
-        position = (step * b).astype(jnp.uint32) + jnp.arange(b, dtype=jnp.uint32)
-        return s.schedule[shuffled(position, jnp.uint32(count), words, count).astype(jnp.int32)]
+        position = step * b + jnp.arange(b, dtype=jnp.int32)
+        return s.schedule[shuffled(position, jnp.int32(count), words, count)]
 
     def feedback(self, s: AcfState, index: Array, progress: Array) -> AcfState:
         b, n = self.batch_size, s.preference.shape[0]
@@ -109,11 +109,8 @@ class acf(Batches):
             power = jnp.minimum(rise, math.log(HIGHEST / LOWEST))
             new = jnp.clip(old * jnp.exp(power), LOWEST, HIGHEST)
             value = jnp.where(visited & ~first_epoch & (mean > tiny) & (old > 0), new, old)
-            mean = jnp.where(
-                visited,
-                jnp.where(first_epoch, mean + gain / (steps * b), (1 - rate) * mean + rate * gain),
-                mean,
-            )
+            added, moved = mean + gain / (steps * b), (1 - rate) * mean + rate * gain
+            mean = jnp.where(visited, jnp.where(first_epoch, added, moved), mean)
             return (p, mean, (row, value)), None
 
         start = (s.preference, s.mean, (jnp.zeros((), jnp.int32), s.preference[0]))
@@ -143,9 +140,8 @@ def _systematic(key: Array, preference: Array, epoch: Array, total: int) -> Arra
     fraction = jnp.round((expected - integer_part) * 2**_UNIT).astype(jnp.uint32)
     integer_part = integer_part.astype(jnp.int32)
     remaining = jnp.asarray(total, jnp.int32) - jnp.sum(integer_part, dtype=jnp.int32)
-    deficit = (
-        (remaining.astype(jnp.uint32) << _UNIT) - jnp.sum(fraction, dtype=jnp.uint32)
-    ).astype(jnp.int32)
+    deficit = (remaining.astype(jnp.uint32) << _UNIT) - jnp.sum(fraction, dtype=jnp.uint32)
+    deficit = deficit.astype(jnp.int32)
     # The rounding error of the sum is distributed over the rows.
     rows, rank = count(positive), jnp.cumsum(positive, dtype=jnp.int32)
     correction = deficit // rows + (rank <= deficit % rows).astype(jnp.int32)

@@ -16,7 +16,7 @@ from .base import Batches, positive_rows
 
 @register("EpochsState")
 class EpochsState(NamedTuple):
-    """A key, and the rows of positive weight."""
+    """A key, and the rows of positive weight; of `uniform` without replacement, too."""
 
     key: Array  # ()
     rows: Array  # (n,)  int32, rows of positive weight first, in order
@@ -35,14 +35,18 @@ def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
     column, or the column by a hash of the row.
 
     Args:
-        position: (b,) uint32.
-        count: () uint32, >= 1.
+        position: (b,) integers.
+        count: () integer, >= 1.
         words: (r,) uint32, the key, r even; or (r, b), one for each position. `ROUNDS` of them make
             any order as likely as another.
         n: at least `count`; structure.
 
+    Returns:
+        (b,) int32.
+
     Reference: J. Black, P. Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002.
     """
+    position, count = position.astype(jnp.uint32), count.astype(jnp.uint32)
     rows = jnp.sqrt(count.astype(jnp.float32)).astype(jnp.uint32) + 1
     columns = (count + rows - 1) // rows
 
@@ -65,21 +69,26 @@ def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
             x, is_first = carry
             return jnp.where(is_first | is_extra(x), rounds(x), x), jnp.zeros((), bool)
 
-        return jax.lax.while_loop(
-            lambda carry: carry[1] | jnp.any(is_extra(carry[0])), body, (start, jnp.ones((), bool))
-        )[0]
+        goes_on = lambda carry: carry[1] | jnp.any(is_extra(carry[0]))
+        return jax.lax.while_loop(goes_on, body, (start, jnp.ones((), bool)))[0]
 
     extra = math.isqrt(n) + 2  # an upper bound on the grid cells at or above `count`
     if words.ndim > 1 or position.shape[0] < extra:
-        return walk(position)
+        return walk(position).astype(jnp.int32)
     # At most `extra` cells lie outside: each of them is walked once, and the images of all
     # positions are looked up.
-    image, image_of_extra = (
-        rounds(position),
-        walk(jnp.minimum(count + jnp.arange(extra, dtype=jnp.uint32), rows * columns - 1)),
-    )
+    behind = jnp.minimum(count + jnp.arange(extra, dtype=jnp.uint32), rows * columns - 1)
+    image, image_of_extra = rounds(position), walk(behind)
     outside = image >= count
-    return jnp.where(outside, image_of_extra[jnp.where(outside, image - count, 0)], image)
+    image = jnp.where(outside, image_of_extra[jnp.where(outside, image - count, 0)], image)
+    return image.astype(jnp.int32)
+
+
+def in_rounds(key: Array, position: Array, size: Array, words: int, n: int) -> Array:
+    """As `shuffled`, of positions that pass over 0 .. size-1 several times, in new orders."""
+    bits = jax.random.bits(key, (words, 1), jnp.uint32)
+    bits = bits + hash32((position // size).astype(jnp.uint32))[None, :]
+    return shuffled(position % size, size, bits, n)
 
 
 @jax.jit  # traced once for all rounds
@@ -127,10 +136,7 @@ class epochs(Batches):
         is_row = position < s.count
         position = jnp.where(is_row, position, jnp.zeros_like(position))
         if self.shuffle:
-            words = jax.random.bits(
-                jax.random.fold_in(s.key, t // steps_per_pass), (ROUNDS,), jnp.uint32
-            )
-            position = shuffled(
-                position.astype(jnp.uint32), s.count.astype(jnp.uint32), words, s.rows.shape[0]
-            ).astype(jnp.int32)
+            key = jax.random.fold_in(s.key, t // steps_per_pass)
+            words = jax.random.bits(key, (ROUNDS,), jnp.uint32)
+            position = shuffled(position, s.count, words, s.rows.shape[0])
         return jnp.where(is_row, s.rows[position], -1)

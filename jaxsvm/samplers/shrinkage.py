@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from .._node import between, node, register
-from ..numerics import count, hash32
+from ..numerics import count
 from ..types import Array, Batch
 from .base import Batches, positive_rows
-from .permutation import ROUNDS, shuffled
+from .permutation import ROUNDS, in_rounds
 
 
 @register("ShrinkingState")
@@ -88,35 +88,24 @@ class shrinking(Batches):
         full_pass = (t // period % (1 + self.rounds) == 0) | (s.n_active == 0)
         size = jnp.where(full_pass, s.count, s.n_active)
         position = t % period * b + jnp.arange(b, dtype=jnp.int32)
-        round_hash = hash32((position // size).astype(jnp.uint32))
-        words = (
-            jax.random.bits(jax.random.fold_in(s.key, t // period), (ROUNDS, 1), jnp.uint32)
-            + round_hash[None, :]
-        )
-        place = shuffled(
-            (position % size).astype(jnp.uint32), size.astype(jnp.uint32), words, s.rows.shape[0]
-        ).astype(jnp.int32)
+        key = jax.random.fold_in(s.key, t // period)
+        place = in_rounds(key, position, size, ROUNDS, s.rows.shape[0])
         return jnp.where(full_pass, s.rows[place], s.active[place])
 
     def feedback(self, s: ShrinkingState, index: Array, progress: Array) -> ShrinkingState:
         n = s.rows.shape[0]
         visited = jnp.where(index >= 0, index, n).ravel()
-        progressed = s.progressed.at[visited].max(
-            2 + (progress > 0).astype(jnp.int32).ravel(), mode="drop"
-        )
+        gained = 2 + (progress > 0).astype(jnp.int32).ravel()
+        progressed = s.progressed.at[visited].max(gained, mode="drop")
         step = s.step + count(jnp.any(index >= 0, axis=1))
 
         def redraw():
             active_now = progressed & 1
             position = jnp.where(active_now > 0, jnp.cumsum(active_now, dtype=jnp.int32) - 1, n)
-            return (
-                s.active.at[position].set(jnp.arange(n, dtype=jnp.int32), mode="drop"),
-                count(active_now > 0),
-                active_now,
-            )
+            active = s.active.at[position].set(jnp.arange(n, dtype=jnp.int32), mode="drop")
+            return active, count(active_now > 0), active_now
 
         period_ends = step % self.period(n) == 0
-        active, n_active, progressed = jax.lax.cond(
-            period_ends, redraw, lambda: (s.active, s.n_active, progressed)
-        )
+        keep = lambda: (s.active, s.n_active, progressed)
+        active, n_active, progressed = jax.lax.cond(period_ends, redraw, keep)
         return s._replace(active=active, n_active=n_active, progressed=progressed, step=step)

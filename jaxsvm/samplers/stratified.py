@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .._node import node, register, static
-from ..checks import integer
+from .._node import between, node, register
 from ..types import Array, Batch, Sampler
 
 
@@ -62,10 +61,9 @@ class strata(Sampler):
 
     inner: Sampler
     _: KW_ONLY
-    blocks: int = static()  # without the default of `Sampler`
+    blocks: int = between(1)  # without the default of `Sampler`
 
     def check(self) -> None:
-        integer("blocks", self.blocks, 1)
         kinds = {
             "draws all rows": self.inner.full_batch,
             "has blocks of its own": self.inner.blocks > 1,

@@ -11,6 +11,7 @@ from .._node import between, node, register
 from ..numerics import multiply_high
 from ..types import Array, Batch
 from .base import Batches, positive_rows
+from .permutation import EpochsState
 
 
 @register("UniformState")
@@ -22,24 +23,14 @@ class UniformState(NamedTuple):
     flat: Array  # ()    bool, all weights are 1: no search in the cumulative sum is needed
 
 
-@register("SubsetState")
-class SubsetState(NamedTuple):
-    """A key, and the rows of positive weight."""
-
-    key: Array  # ()
-    rows: Array  # (n,)  int32, rows of positive weight first, in order
-    count: Array  # type: ignore[assignment]  # ()   int32, how many they are
-
-
 def cumulative_units(weight: Array) -> Array:
     """The cumulative sum of the weights as integers (n,).
 
     It is exact for integer weights, else in units of 2^-31 of the sum.
     """
     integers = jnp.all(weight == jnp.round(weight)) & (jnp.sum(weight) < 2**24)
-    units = weight * (
-        jnp.asarray(2.0**31, weight.dtype) * (1 - weight.shape[0] / 2**31) / jnp.sum(weight)
-    )
+    most = jnp.asarray(2.0**31, weight.dtype) * (1 - weight.shape[0] / 2**31)
+    units = weight * (most / jnp.sum(weight))
     # A positive weight is at least one unit.
     units = jnp.where(weight > 0, jnp.maximum(jnp.floor(units), 1), jnp.zeros_like(units))
     return jnp.cumsum(jnp.where(integers, weight, units).astype(jnp.uint32), dtype=jnp.uint32)
@@ -79,13 +70,13 @@ class uniform(Batches):
     batch_size: int = between(1, default=1)
     replace: bool = True  # type: ignore[assignment]  # in place of the method of nodes
 
-    def init(self, key: Array, data: Batch) -> UniformState | SubsetState:
+    def init(self, key: Array, data: Batch) -> UniformState | EpochsState:
         b, n = self.batch_size, data.weight.shape[0]
         if self.replace:
             return UniformState(key, cumulative_units(data.weight), jnp.all(data.weight == 1))
         if b > n:
             raise ValueError(f"a subset of {b} rows cannot be drawn from {n}: lower batch_size")
-        return SubsetState(key, *positive_rows(data))
+        return EpochsState(key, *positive_rows(data))
 
     def draw_one(self, s: Any, t: Array) -> Array:
         bits = jax.random.bits(jax.random.fold_in(s.key, t), (self.batch_size,), jnp.uint32)
@@ -99,15 +90,14 @@ class uniform(Batches):
         return jnp.ones_like(data.weight) if self.replace else super().weight(data)
 
 
-def _subset(bits: Array, s: SubsetState) -> Array:
+def _subset(bits: Array, s: EpochsState) -> Array:
     """Floyd: for j = m-b .. m-1, draw r from 0..j; take r, or j if r is in the subset already."""
     b = len(bits)
 
     def draw_row(k, subset):
         upper = s.count - b + k
-        candidate = multiply_high(bits[k], jnp.maximum(upper + 1, 1).astype(jnp.uint32)).astype(
-            jnp.int32
-        )
+        size = jnp.maximum(upper + 1, 1).astype(jnp.uint32)
+        candidate = multiply_high(bits[k], size).astype(jnp.int32)
         new = jnp.where(jnp.any(subset == candidate), upper, candidate)
         return subset.at[k].set(jnp.where(upper >= 0, new, -1))
 

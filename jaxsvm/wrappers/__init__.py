@@ -8,12 +8,4 @@ from .multiclass import one_vs_one as one_vs_one
 from .multiclass import one_vs_rest as one_vs_rest
 from .outputs import multi_output as multi_output
 
-__all__ = [
-    "OneVsOne",
-    "OneVsRest",
-    "averaged",
-    "multi_output",
-    "on_features",
-    "one_vs_one",
-    "one_vs_rest",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value) and name[0] != "_")

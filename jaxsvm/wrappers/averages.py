@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
-from .._node import node, register
-from ..averaging import AverageState, check_average, init_mean, update_mean
+from .._node import between, node, register
+from ..averaging import AverageState, init_mean, update_mean
 from ..models import Linear
 from ..types import Array, Batch, Info, Solver, State, Wrapper
 
@@ -49,11 +49,8 @@ class averaged(Wrapper):
 
     inner: Solver
     _: KW_ONLY
-    start: int = 0
+    start: int = between(0, default=0)
     weights: Callable | None = None
-
-    def check(self) -> None:
-        check_average(self.start, self.weights)
 
     def iterate(self, state: State, data: Batch | None = None) -> Linear:
         """The model of the state of `inner`."""

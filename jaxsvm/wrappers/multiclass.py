@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._node import between, node
 from ..checks import check_bytes
 from ..models import OneVsOne, OneVsRest
-from ..types import Array, Batch, Info, Model, Solver, State, Wrapper
-from .problems import MaskedProblems, combine, stack_models
-
-MOST_CLASSES = 2**20
+from ..types import Array, Batch, Solver
+from .problems import Problems
 
 
 @node
-class one_vs_rest(Wrapper):
+class one_vs_rest(Problems):
     """Minimise k separate problems, the rows of one class (+1) against all others (-1).
 
         P_c(f) = lam/2 |f|^2 + mean_i loss(f(x_i), +1 where y_i = c, else -1),   c = 0 .. k-1
@@ -38,7 +36,7 @@ class one_vs_rest(Wrapper):
         (n, k), inside `Mapped` if there is a feature map.
 
     Raises:
-        ValueError: classes is not an integer from 2 to `MOST_CLASSES`.
+        ValueError: classes is not an integer from 2 to 2^20.
 
     Example:
         >>> import jax, jaxsvm
@@ -54,35 +52,25 @@ class one_vs_rest(Wrapper):
 
     inner: Solver
     _: KW_ONLY
-    classes: int = between(2, MOST_CLASSES)
+    classes: int = between(2, 2**20)
+
+    join = OneVsRest
 
     @property
     def targets(self) -> int:
         return self.classes
 
-    def labels(self, y: Array) -> Array:
-        """The labels -1, +1 of all problems, (k, n), of class numbers (n,)."""
-        one = jnp.ones((), y.dtype)
-        return jnp.where(y[None, :] == jnp.arange(self.classes, dtype=y.dtype)[:, None], one, -one)
-
-    def init(self, key: Array, data: Batch) -> State:
-        n, k = data.y.shape[0], self.classes
+    def parts(self, data: Batch) -> dict[str, Array]:
+        """The labels -1, +1 of all problems."""
+        n, k, dtype = data.y.shape[0], self.classes, data.y.dtype
         what = f"labels of {n:,} rows in {k:,} classes"
-        check_bytes(what, k * n * data.y.dtype.itemsize, "take as many classes as the rows have")
-        return jax.vmap(lambda y: self.inner.init(key, data._replace(y=y)))(self.labels(data.y))
-
-    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
-        one = lambda state, y: self.inner.update(state, batch._replace(y=y))
-        state, info = jax.vmap(one)(state, self.labels(batch.y))
-        return state, combine(info, jnp.mean(info.loss))
-
-    def model(self, state: State, data: Batch | None = None) -> Model:
-        targets = None if data is None else {"y": self.labels(data.y)}
-        return stack_models(self.inner, state, data, targets, OneVsRest)
+        check_bytes(what, k * n * dtype.itemsize, "take as many classes as the rows have")
+        one = jnp.ones((), dtype)
+        return {"y": jnp.where(data.y[None] == jnp.arange(k, dtype=dtype)[:, None], one, -one)}
 
 
 @node
-class one_vs_one(Wrapper):
+class one_vs_one(Problems):
     """Minimise one problem for each pair of classes.
 
     The rows of one class are +1, those of the other -1:
@@ -115,7 +103,7 @@ class one_vs_one(Wrapper):
         `fit`, not `stream`.
 
     Raises:
-        ValueError: classes is not an integer from 2 to `MOST_CLASSES`.
+        ValueError: classes is not an integer from 2 to 2^20.
 
     Example:
         >>> import jax, jaxsvm
@@ -134,7 +122,7 @@ class one_vs_one(Wrapper):
 
     inner: Solver
     _: KW_ONLY
-    classes: int = between(2, MOST_CLASSES)
+    classes: int = between(2, 2**20)
 
     def check(self) -> None:
         size = 12 * self.classes * self.pairs  # three arrays (pairs, classes) of the votes
@@ -154,34 +142,15 @@ class one_vs_one(Wrapper):
         """What to do where they are too many."""
         return f"take one_vs_rest(inner, classes={self.classes}), or fewer classes"
 
-    @property
-    def problems(self) -> MaskedProblems:
-        """The problems of all pairs."""
-        make_model = lambda model, stacked: OneVsOne(model, stacked, self.classes)
-        return MaskedProblems(self.inner, self.split, make_model)
+    def parts(self, data: Batch) -> dict[str, Array]:
+        """The labels and weights of all pairs; weights are 0 where a row is of another class."""
+        n, dtype = data.y.shape[0], data.y.dtype
+        size = self.pairs * n * (dtype.itemsize + data.weight.dtype.itemsize)
+        check_bytes(f"labels and weights of {n:,} rows in {self.pairs:,} pairs", size, self.advice)
+        one, places = jnp.ones((), dtype), np.triu_indices(self.classes, 1)
+        first, second = (data.y[None] == jnp.asarray(c, dtype)[:, None] for c in places)
+        weight = jnp.where(first | second, data.weight[None], 0)
+        return {"y": jnp.where(first, one, -one), "weight": weight}
 
-    def split(self, y: Array, weight: Array) -> tuple[Array, Array]:
-        """The labels and weights of all pairs, (k(k-1)/2, n) each, of class numbers (n,).
-
-        Weights are 0 where a row is of another class.
-        """
-        one = jnp.ones((), y.dtype)
-        in_first, in_second = (
-            y[None, :] == jnp.asarray(c, y.dtype)[:, None] for c in np.triu_indices(self.classes, 1)
-        )
-        return jnp.where(in_first, one, -one), jnp.where(
-            in_first | in_second, weight[None, :], jnp.zeros_like(weight)[None, :]
-        )
-
-    def init(self, key: Array, data: Batch) -> State:
-        n = data.y.shape[0]
-        size = self.pairs * n * (data.y.dtype.itemsize + data.weight.dtype.itemsize)
-        what = f"labels and weights of {n:,} rows in {self.pairs:,} pairs"
-        check_bytes(what, size, self.advice)
-        return self.problems.init(key, data)
-
-    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
-        return self.problems.update(state, batch)
-
-    def model(self, state: State, data: Batch | None = None) -> Model:
-        return self.problems.model(state, data)
+    def join(self, models: Any, stacked: tuple[bool, ...]) -> OneVsOne:
+        return OneVsOne(models, stacked, self.classes)

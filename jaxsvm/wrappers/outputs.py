@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY
 
-import jax
-import jax.numpy as jnp
-
 from .._node import between, node
 from ..models import MultiOutput
-from ..types import Array, Batch, Info, Model, Solver, State, Wrapper, column, row_weights
-from .problems import MaskedProblems, MaskedState, combine, stack_models
-
-MOST_OUTPUTS = 2**20
+from ..types import Array, Batch, Solver, column, row_weights
+from .problems import Problems
 
 
 @node
-class multi_output(Wrapper):
+class multi_output(Problems):
     """Minimise k separate problems, one for each column of the targets y (n, k).
 
         P_c(f) = lam/2 |f|^2 + sum_i w_ic loss(f(x_i), y_ic) / sum_i w_ic,    c = 0 .. k-1
@@ -60,7 +55,9 @@ class multi_output(Wrapper):
 
     inner: Solver
     _: KW_ONLY
-    outputs: int = between(1, MOST_OUTPUTS)
+    outputs: int = between(1, 2**20)
+
+    join = MultiOutput
 
     def check(self) -> None:
         if not isinstance(self.inner.targets, str):
@@ -73,28 +70,9 @@ class multi_output(Wrapper):
     def targets(self) -> tuple[str, int]:
         return self.inner.targets, self.outputs
 
-    @property
-    def masked(self) -> MaskedProblems:
-        """The problems where some targets are missing."""
-        return MaskedProblems(self.inner, lambda y, weight: (y.T, weight.T), MultiOutput)
-
-    def init(self, key: Array, data: Batch) -> State:
-        if data.weight.ndim == 2:
-            return self.masked.init(key, data)
-        return jax.vmap(lambda y: self.inner.init(key, data._replace(y=y)))(data.y.T)
-
-    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
-        if batch.weight.ndim == 2:
-            return self.masked.update(state, batch)
-        one = lambda state, y: self.inner.update(state, batch._replace(y=y))
-        state, info = jax.vmap(one)(state, batch.y.T)
-        return state, combine(info, jnp.mean(info.loss))
-
-    def model(self, state: State, data: Batch | None = None) -> Model:
-        if isinstance(state, MaskedState):
-            return self.masked.model(state, data)
-        targets = None if data is None else {"y": data.y.T}
-        return stack_models(self.inner, state, data, targets, MultiOutput)
+    def parts(self, data: Batch) -> dict[str, Array]:
+        """The columns; their weights where some targets are missing."""
+        return {"y": data.y.T} | ({"weight": data.weight.T} if data.weight.ndim == 2 else {})
 
     def layout(self, data: Batch) -> Batch:
         return self.inner.layout(row_weights(data))._replace(weight=data.weight)

@@ -24,13 +24,12 @@ from ..models.multiclass import votes
 from ..numerics import accum_dtype
 from ..objectives.certificates import certificate_on_support
 from ..types import Array, Batch, Certificate, Solver, take
-from .multiclass import one_vs_one, one_vs_rest
-from .outputs import multi_output
+from .multiclass import one_vs_one
+from .problems import Problems
 
 SKIPPED, WARM, COLD = range(3)  # how a fit starts: not, from the one before, from zeros
 ROW_STEP = 64  # the rows of a problem are padded to a multiple of this
 MOST_CLASSES = 20  # of pairs whose coefficients at all rows are held at the same time
-WRAPPERS = one_vs_one, one_vs_rest, multi_output
 # fields of machines whose update goes on from `start` to the optimum that C, kernel, loss and bias
 # define; their states have the field `dual`
 ARGUMENTS = {"C", "kernel", "loss", "bias", "start", "stop"}
@@ -41,37 +40,27 @@ def machine_of(solver: Any) -> tuple[Any, Any]:
 
     Both are None for other solvers; the wrapper is None where there is none.
     """
-    wrapper = None
-    if isinstance(solver, WRAPPERS):
-        if isinstance(solver, one_vs_one) and solver.classes > MOST_CLASSES:
-            return None, None
-        wrapper, solver = solver, solver.inner
+    wrapper = solver if isinstance(solver, Problems) else None
+    if isinstance(wrapper, one_vs_one) and wrapper.classes > MOST_CLASSES:
+        return None, None
+    solver = solver.inner if wrapper else solver
     is_exact = isinstance(solver, Solver) and vars(solver).keys() >= ARGUMENTS
     return (solver, wrapper) if is_exact else (None, None)
 
 
-def problems_of(wrapper: Any, y: Any, weight: Any) -> tuple[Any, Any]:
+def problems_of(wrapper: Any, data: Batch) -> tuple[Array, Array]:
     """The targets and the weights of the rows in each problem, (P, n) each.
 
     A pair of classes has weight 0 for the rows of other classes.
     """
-    if wrapper is None or isinstance(wrapper, multi_output):
-        targets = jnp.atleast_2d(y.T)
-        return targets, jnp.broadcast_to(weight.T, targets.shape)
-    every, y = np.arange(wrapper.classes), jnp.asarray(y)[None]
-    if isinstance(wrapper, one_vs_rest):
-        is_first = y == jnp.asarray(every, y.dtype)[:, None]
-        is_part = jnp.ones_like(is_first)
-    else:
-        one, other = (jnp.asarray(c, y.dtype)[:, None] for c in np.triu_indices(len(every), 1))
-        is_first, is_part = y == one, (y == one) | (y == other)
-    weights = jnp.where(is_part, jnp.asarray(weight)[None], 0)
-    return jnp.where(is_first, 1, -1).astype(y.dtype), weights
+    parts = {"y": data.y[None]} if wrapper is None else wrapper.parts(data)
+    return parts["y"], jnp.broadcast_to(parts.get("weight", data.weight), parts["y"].shape)
 
 
-def most_rows(wrapper: Any, y: Array, weights: np.ndarray) -> int:
+def most_rows(wrapper: Any, data: Batch, weights: np.ndarray) -> int:
     """The most rows of a problem, padded, for these weights (folds, n)."""
-    most = max(int((problems_of(wrapper, y, w)[1] > 0).sum(axis=1).max()) for w in weights)
+    of_folds = (problems_of(wrapper, data._replace(weight=w))[1] for w in weights)
+    most = max(int((weight > 0).sum(axis=1).max()) for weight in of_folds)
     return min(weights.shape[1], -(-most // ROW_STEP) * ROW_STEP)
 
 
@@ -139,16 +128,16 @@ def fit_paths(
         place = jnp.where(rows < 0, n, rows)
         return values, jnp.zeros((len(b), n), dtype).at[:, place].set(coefs, mode="drop"), *rest
 
-    targets = problems_of(wrapper, data.y, weights[0])[0]
+    targets = problems_of(wrapper, data._replace(weight=weights[0]))[0]
     whole: Any = None
     if held.shape[1] == 1:  # a row without a coefficient needs no fit, unless b may change
-        everything = problems_of(wrapper, data.y, jnp.max(weights, axis=0))
+        everything = problems_of(wrapper, data._replace(weight=jnp.max(weights, axis=0)))
         index = jnp.arange(n, dtype=jnp.int32)
         whole = lax.map(lambda p: one_problem(p[0], p[1], index, how), everything)
 
     def one_fold(fold: tuple[Array, Array]) -> tuple[Array, dict]:
         weight, held = fold
-        problems = *problems_of(wrapper, data.y, weight), jnp.arange(len(targets))
+        rows = problems_of(wrapper, data._replace(weight=weight))
 
         def of_problem(problem: tuple) -> tuple[Array, ...]:
             y, weight, p = problem
@@ -158,11 +147,11 @@ def fit_paths(
             is_zero, is_free = old[1][:, held[0]] == 0, old[2]
             own = jnp.where(is_zero, jnp.where(is_free, SKIPPED, COLD), how)
             old[0] = old[0][:, held]
-            pick = lambda a, b: jnp.where(
-                jnp.reshape(own == SKIPPED, (-1, *[1] * (a.ndim - 1))), a, b
-            )
+            skipped = own == SKIPPED
+            pick = lambda a, b: jnp.where(skipped.reshape(-1, *[1] * (a.ndim - 1)), a, b)
             return tuple(map(pick, old, one_problem(y, weight, held, jnp.minimum(own, how * COLD))))
 
+        problems = *rows, jnp.arange(len(targets))
         values, coef, _, gap, primal = lax.map(of_problem, problems)  # (P, cells, ...)
         total = primal.sum(axis=0)
         numbers = {"support": (coef != 0).sum(axis=(0, 2)), "primal": total}
@@ -188,7 +177,7 @@ def certificate_of(solver: Any, data: Batch, model: Any) -> Certificate | None:
         data, machine = cast((data, machine), jnp.float64)
         index, sums = jnp.arange(data.y.shape[0], dtype=jnp.int32), np.zeros(2)
         ends = cast((jnp.atleast_2d(model.coef), jnp.atleast_1d(model.b)), jnp.float64)
-        problems = *problems_of(wrapper, data.y, data.weight), *ends
+        problems = *problems_of(wrapper, data), *ends
         for y, weight, coef, b in zip(*problems, strict=True):
             expansion = Expansion(machine.kernel, data.x, coef, b, index, machine.bias)
             C, rows = machine.C * jnp.sum(weight), data._replace(y=y, weight=weight)

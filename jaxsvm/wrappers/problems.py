@@ -1,9 +1,10 @@
-"""What wrappers of several problems on the same rows share: states, infos and models."""
+"""Solvers of several problems on the same rows: states, infos and models."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from .._node import register
 from ..models import Mapped
 from ..numerics import depends_on
-from ..types import Array, Batch, Info, Solver, State
+from ..types import Array, Batch, Info, Model, Solver, State, Wrapper
 
 
 @register("OneVsOneState")
@@ -27,55 +28,59 @@ class MaskedState(NamedTuple):
     flat: Array  # ()  bool
 
 
-class MaskedProblems(NamedTuple):
-    """`init`, `update` and `model` of k problems, whose rows have weight 0 where left out.
+class Problems(Wrapper):
+    """A solver of k problems on the same rows, which differ in targets, or in weights too.
 
-    A step without rows of a problem leaves its state unchanged, the step counter included. Samplers
-    scale weights by the mean weight of all rows. Here they are rescaled to the mean over the
-    problem's rows, which is computed from the data of `init`.
+    Rows have weight 0 where they are left out of a problem. A step without rows of a problem leaves
+    its state unchanged, the step counter included. Samplers scale weights by the mean weight of all
+    rows. Here they are rescaled to the mean over the problem's rows, which is computed from the
+    data of `init`.
     """
 
-    inner: Solver
-    split: Callable  # (y, weight) of n rows -> labels and weights of the problems, (k, n) each
-    make_model: Callable  # (models with stacked leaves, flags of the leaves) -> model
+    # (models with stacked leaves, flags of the leaves) -> the model
+    join: ClassVar[Callable[..., Any]]
 
-    def init(self, key: Array, data: Batch) -> MaskedState:
-        """The state before the first step."""
-        labels, weights = self.split(data.y, data.weight)
-        states = jax.vmap(
-            lambda y, weight: self.inner.init(key, data._replace(y=y, weight=weight))
-        )(labels, weights)
+    def parts(self, data: Batch) -> dict[str, Array]:
+        """The fields of the rows in which the problems differ, (k, n) each: y, or weight too."""
+        raise NotImplementedError
+
+    def init(self, key: Array, data: Batch) -> State:
+        parts = self.parts(data)
+        states = jax.vmap(lambda part: self.inner.init(key, data._replace(**part)))(parts)
+        if "weight" not in parts:
+            return states
+        weights = parts["weight"]
         own, every = mean_positive(weights), mean_positive(jnp.max(weights, axis=0, keepdims=True))
         scale = jnp.where(own > 0, every / jnp.where(own > 0, own, 1), 1)
         return MaskedState(states, scale, jnp.ones((), bool))
 
-    def update(self, state: MaskedState, batch: Batch) -> tuple[MaskedState, Info]:
+    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
         """One step of the problems that have rows in it."""
-        inner = self.inner
-        labels, weights = self.split(batch.y, batch.weight)
-        of_step = jax.vmap(lambda weight: step_weights(batch.index, weight, inner.needs_all_rows))
-        seen = of_step(weights)
+        parts = self.parts(batch)
+        if "weight" not in parts:
+            one = lambda state, part: self.inner.update(state, batch._replace(**part))
+            state, info = jax.vmap(one)(state, parts)
+            return state, combine(info, jnp.mean(info.loss))
+        weight_of = functools.partial(step_weights, batch.index, self.inner.needs_all_rows)
+        seen = jax.vmap(weight_of)(parts["weight"])
         flat = state.flat & jnp.all((seen == 0) | (seen == 1))
-        weights = jnp.where(flat, 1, state.scale)[:, None] * weights
+        parts["weight"] = jnp.where(flat, 1, state.scale)[:, None] * parts["weight"]
 
-        def update_one(old, y, weight):
-            new, info = inner.update(old, batch._replace(y=y, weight=weight))
-            own = step_weights(batch.index, weight, inner.needs_all_rows, info.index)
-            has_rows = jnp.any(own > 0)
+        def update_one(old, part):
+            new, info = self.inner.update(old, batch._replace(**part))
+            has_rows = jnp.any(weight_of(part["weight"], info.index) > 0)
             return select_state(has_rows, new, old), info, has_rows
 
-        states, info, has_rows = jax.vmap(update_one)(state.inner, labels, weights)
+        states, info, has_rows = jax.vmap(update_one)(state.inner, parts)
         share = has_rows.astype(info.loss.dtype)
         share /= jnp.maximum(jnp.sum(share), 1)
         loss = jnp.sum(jnp.where(has_rows, share * info.loss, jnp.zeros_like(share)))
         return MaskedState(states, state.scale, flat), combine(info, loss)
 
-    def model(self, state: MaskedState, data: Batch | None = None) -> Any:
-        """The models of all problems as one."""
-        targets = None
-        if data is not None:
-            targets = dict(zip(("y", "weight"), self.split(data.y, data.weight), strict=True))
-        return stack_models(self.inner, state.inner, data, targets, self.make_model)
+    def model(self, state: State, data: Batch | None = None) -> Model:
+        parts = None if data is None else self.parts(data)
+        state = state.inner if isinstance(state, MaskedState) else state
+        return stack_models(self.inner, state, data, parts, self.join)
 
 
 def mean_positive(weight: Array) -> Array:
@@ -96,7 +101,7 @@ def combine(info: Info, loss: Array) -> Info:
 
 
 def step_weights(
-    index: Array, weight: Array, needs_all_rows: bool, solver_rows: Array | None = None
+    index: Array, needs_all_rows: bool, weight: Array, solver_rows: Array | None = None
 ) -> Array:
     """The weights of the rows `index` of a step, and of the rows `solver_rows`.
 
@@ -136,9 +141,8 @@ def stack_models(
     models = jax.vmap(model_of, in_axes=(0, None))(problems, data)
     stacked = depends_on(model_of, jax.tree.map(lambda a: a[0], problems), data)
     leaves, tree = jax.tree.flatten(models)
-    models = jax.tree.unflatten(
-        tree, [leaf if flag else leaf[0] for leaf, flag in zip(leaves, stacked, strict=True)]
-    )
+    leaves = [leaf if flag else leaf[0] for leaf, flag in zip(leaves, stacked, strict=True)]
+    models = jax.tree.unflatten(tree, leaves)
     return _lift_shared_map(models, stacked, make_model)
 
 
@@ -147,7 +151,6 @@ def _lift_shared_map(models: Any, stacked: tuple[bool, ...], make_model: Callabl
     if isinstance(models, Mapped):
         map_leaves = len(jax.tree.leaves(models.phi))
         if not any(stacked[:map_leaves]):
-            return Mapped(
-                models.phi, _lift_shared_map(models.inner, stacked[map_leaves:], make_model)
-            )
+            inner = _lift_shared_map(models.inner, stacked[map_leaves:], make_model)
+            return Mapped(models.phi, inner)
     return make_model(models, stacked)

@@ -224,7 +224,7 @@ def test_what_is_refused():
     with pytest.raises(TypeError, match="key must be one key"):
         cholesky(RBF, x, rank=2, key=0)
     phi = cholesky(RBF, x, rank=2)
-    with pytest.raises(ValueError, match="takes rows of 3 columns"):
+    with pytest.raises(ValueError, match="x must have 3 columns"):
         phi(np.zeros((2, 4), np.float32))
     with pytest.raises(
         ValueError, match=r"coef must hold a number for each of the 90 rows of x, got shape \(3,\)"

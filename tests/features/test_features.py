@@ -112,28 +112,24 @@ def test_copied_landmarks_lower_the_rank_and_change_nothing_else(dtype, x64):
     assert int(phi.rank) == 3 and got.dtype == dtype
     np.testing.assert_array_equal(got[:, 3:], 0)
     np.testing.assert_array_equal(phi.whitening[:, 3:], 0)
-    close(
-        got @ got.T, want @ want.T, 1e-5 if dtype == "f" else 1e-11
-    )  # 3 kept eigenvalues above 0.2
-    fresh = jax.jit(
-        lambda: nystrom(None, kernels.rbf(SIGMA), landmarks=jnp.ones((6, 3), dtype))
-    )()  # all the same row
+    # 3 kept eigenvalues above 0.2
+    close(got @ got.T, want @ want.T, 1e-5 if dtype == "f" else 1e-11)
+    # all the same row
+    fresh = jax.jit(lambda: nystrom(None, kernels.rbf(SIGMA), landmarks=jnp.ones((6, 3), dtype)))()
     assert int(fresh.rank) == 1
 
 
 def test_labels_cancel_in_the_signed_construction_of_the_paper(x64):
     rows = [3, 11, 17, 5, 20, 8]
     psi = Y[:, None] * gaussian(X, X) * Y[None, :]
-    value, vector = np.linalg.eigh(
-        psi[np.ix_(rows, rows)]
-    )  # of the signed matrix: its vectors are Y_S Q
+    # of the signed matrix: its vectors are Y_S Q
+    value, vector = np.linalg.eigh(psi[np.ix_(rows, rows)])
     signed = psi[:, rows] @ (vector * value**-0.5)[:, ::-1]
     ours = Y[:, None] * np.asarray(apply(given(kernels.rbf(SIGMA), LAND), X))
     assert (Y[rows] < 0).any() and (Y[rows] > 0).any()
     close(signed @ signed.T, ours @ ours.T, 1e-11)
-    close(
-        np.abs(signed), np.abs(ours), 1e-10
-    )  # eigenvalues are distinct: the rotation is one of signs
+    # eigenvalues are distinct: the rotation is one of signs
+    close(np.abs(signed), np.abs(ours), 1e-10)
 
 
 @pytest.mark.parametrize("dtype", ["f", "d"])
@@ -193,9 +189,8 @@ def test_landmarks_are_drawn_from_the_rows_without_replacement():
     # each row with probability 1/4; standard error sqrt(3/16 / 2000) = 0.0097
     np.testing.assert_allclose(hits.any(1).mean(0), 0.25, atol=5 * 0.0097)
     want = given(kernels.rbf(SIGMA), phi.landmarks[0])
-    close(
-        phi.whitening[0] @ phi.whitening[0].T, want.whitening @ want.whitening.T, 1e-3
-    )  # the inverse: eps D_11 / D_ss
+    # the inverse: eps D_11 / D_ss
+    close(phi.whitening[0] @ phi.whitening[0].T, want.whitening @ want.whitening.T, 1e-3)
     np.testing.assert_array_equal(np.sort(features.uniform(KEY, None, x, 24), 0), np.sort(x, 0))
 
 
@@ -234,11 +229,13 @@ def test_both_ways_to_predict_are_equal(landmarks, x64):
     close(back, np.where(np.arange(6) < int(phi.rank), w, 0), 1e-10)
 
 
-@pytest.mark.parametrize("kind", ["nystrom", "paired", "phase"])
+@pytest.mark.parametrize("kind", ["nystrom", "paired", "phase", "sketch"])
 def test_leading_dimensions(kind):
     x = jnp.asarray(X, jnp.float32)
     if kind == "nystrom":
         phi, dim = given(kernels.rbf(SIGMA), LAND.astype("f")), 6
+    elif kind == "sketch":
+        phi, dim = features.tensor_sketch(KEY, kernels.polynomial(), dim=3, features=8), 8
     else:
         phi, dim = random(KEY, kernels.rbf(SIGMA), dim=3, features=8, form=kind), 8
     got = apply(phi, x)
@@ -404,9 +401,8 @@ def test_frequencies_of_orthogonal_features():
     make = jax.jit(
         jax.vmap(lambda key: orthogonal(key, kernels.rbf(SIGMA), dim=3, features=14).frequencies)
     )
-    v = np.asarray(
-        make(jax.random.split(KEY, DRAWS)), np.float64
-    )  # (draws, 3, 7): groups of 3, 3 and 1
+    # (draws, 3, 7): groups of 3, 3 and 1
+    v = np.asarray(make(jax.random.split(KEY, DRAWS)), np.float64)
     assert v.shape == (DRAWS, 3, 7)
     for group in (slice(0, 3), slice(3, 6)):
         part = v[:100, :, group]
@@ -415,18 +411,15 @@ def test_frequencies_of_orthogonal_features():
             part.transpose(0, 2, 1) @ part, np.broadcast_to(np.eye(3), (100, 3, 3)), atol=1e-5
         )
     square = (v**2).sum(1)
-    within(
-        square.mean(0), 3, np.sqrt(6 / DRAWS)
-    )  # chi-squared of 3 degrees: mean 3, variance 6, fourth moment 252
+    # chi-squared of 3 degrees: mean 3, variance 6, fourth moment 252
+    within(square.mean(0), 3, np.sqrt(6 / DRAWS))
     within(square.var(0), 6, np.sqrt((252 - 36) / DRAWS))
     within(v.mean(0), 0, np.sqrt(1 / DRAWS))
     within(np.einsum("kdq,keq->deq", v, v) / DRAWS, np.eye(3)[:, :, None], np.sqrt(2 / DRAWS))
-    within(
-        (square[:, 0] * square[:, 3]).mean() - 9, 0, np.sqrt((15**2 - 81) / DRAWS)
-    )  # groups are independent
-    within(
-        (square[:, 0] * square[:, 1]).mean() - 9, 0, np.sqrt((15**2 - 81) / DRAWS)
-    )  # and so are lengths
+    # groups are independent
+    within((square[:, 0] * square[:, 3]).mean() - 9, 0, np.sqrt((15**2 - 81) / DRAWS))
+    # and so are lengths
+    within((square[:, 0] * square[:, 1]).mean() - 9, 0, np.sqrt((15**2 - 81) / DRAWS))
 
 
 @pytest.mark.parametrize(
@@ -447,9 +440,8 @@ def test_maps_of_all_widths_share_their_draws_and_derivatives_reach_the_width(ma
     for drawn in jax.tree.leaves(draws):
         np.testing.assert_array_equal(drawn, np.broadcast_to(drawn[:1], drawn.shape))
     assert (draws[1] is None) == (form == "paired")
-    np.testing.assert_allclose(
-        slope[1], (value[2] - value[0]) / (2 * h), rtol=1e-7
-    )  # h^2, and rounding over h
+    # h^2, and rounding over h
+    np.testing.assert_allclose(slope[1], (value[2] - value[0]) / (2 * h), rtol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -510,9 +502,8 @@ def test_k_means_is_that_of_scikit_learn_from_the_same_rows(x64):
 
 def test_a_centre_without_rows_stays():
     x = jnp.array([[1.0], [1.0], [1.0], [4.0]])
-    centres = np.asarray(
-        features.k_means(3)(KEY, None, x, 4)
-    )  # three centres at 1: rows go to the first of them
+    # three centres at 1: rows go to the first of them
+    centres = np.asarray(features.k_means(3)(KEY, None, x, 4))
     np.testing.assert_array_equal(np.sort(centres, 0), x)
 
 
@@ -524,18 +515,16 @@ def test_leverage_scores_draw_in_proportion_to_the_scores():
     drawn = np.asarray(jax.jit(jax.vmap(one))(jax.random.split(KEY, 5000)))
     share = (drawn[:, None] == rows.astype("f")[None]).all(-1).mean(0)
     gram = gaussian(rows, rows)
-    score = np.diag(
-        gram @ np.linalg.inv(gram + ridge * 12 * np.eye(12))
-    )  # all rows as the pilot sample: the exact ones
+    # all rows as the pilot sample: the exact ones
+    score = np.diag(gram @ np.linalg.inv(gram + ridge * 12 * np.eye(12)))
     want = score / score.sum()
     assert want.max() > 1.5 * want.min()
     within(share, want, np.sqrt(want / 5000))
 
 
 def test_leverage_scores_draw_different_rows_and_find_the_outlier():
-    x = np.concatenate([0.01 * X[:23], [[20.0, 0.0, 0.0]]]).astype(
-        "f"
-    )  # 23 rows alike, and one on its own
+    # 23 rows alike, and one on its own
+    x = np.concatenate([0.01 * X[:23], [[20.0, 0.0, 0.0]]]).astype("f")
     draw = lambda key: (
         nystrom(
             key, kernels.rbf(SIGMA), jnp.asarray(x), landmarks=6, choose=features.leverage_scores()
@@ -596,9 +585,8 @@ def test_an_update_is_that_of_the_inner_solver_on_features():
             )
         state = raw[0]
     w = np.asarray(jaxsvm.step(solver, solver.init(KEY, data), batch)[0].params.w)
-    pull = (
-        (Y[[2, 7, 7]] / 2) @ np.asarray(apply(phi, data.x))[[2, 7, 7]] / 3 / 0.1
-    )  # slope -y/2 at 0, step 1/lam
+    # slope -y/2 at 0, step 1/lam
+    pull = (Y[[2, 7, 7]] / 2) @ np.asarray(apply(phi, data.x))[[2, 7, 7]] / 3 / 0.1
     np.testing.assert_allclose(
         w, pull * min(1, 0.1**-0.5 / np.linalg.norm(pull)), rtol=1e-5, atol=1e-5
     )
@@ -655,9 +643,8 @@ def test_features_made_at_once_and_in_each_step_make_the_same_run(monkeypatch):
     want = runs["inner"].model.w
     for name, run in runs.items():
         w = run.model.w if name == "inner" else run.model.inner.w
-        np.testing.assert_allclose(
-            w, want, rtol=2e-5, atol=2e-5 * np.abs(want).max()
-        )  # 60 steps of a few roundings
+        # 60 steps of a few roundings
+        np.testing.assert_allclose(w, want, rtol=2e-5, atol=2e-5 * np.abs(want).max())
         np.testing.assert_allclose(run.info.loss, runs["inner"].info.loss, rtol=2e-5)
         same(run.state.sampler, runs["inner"].state.sampler)
     scores = apply(mapped(), data.x) @ want
@@ -676,9 +663,8 @@ def test_a_kernel_solver_on_features_lifts_all_rows_in_every_step():
     )
     w, alpha = coef @ values, coef * Y
     assert (alpha >= 0).all() and (alpha <= 1).all() and (alpha > 0).any()
-    gap = (
-        w @ w + np.maximum(1 - Y * (values @ w), 0).sum() - alpha.sum()
-    )  # of 1/2 |w|^2 + sum of losses
+    # of 1/2 |w|^2 + sum of losses
+    gap = w @ w + np.maximum(1 - Y * (values @ w), 0).sum() - alpha.sum()
     assert -1e-4 < gap < 1e-2 * alpha.sum(), (gap, alpha.sum())  # 40 passes; the gap at 0 is 24
     np.testing.assert_allclose(model(data.x), values @ w, atol=1e-4)
 
@@ -768,9 +754,8 @@ def test_a_sweep_of_fits_equals_a_loop_and_its_differences_are_the_gradient(kind
     value, slope = jax.jit(jax.vmap(jax.value_and_grad(risk, (0, 1))))(lams, sigmas)
     central = np.array([value[1] - value[2], value[3] - value[4]]) / (2 * h)
     assert np.abs(central).min() > 1e-3 and np.ptp(np.asarray(value)[[0, 5, 6]]) > 1e-2
-    np.testing.assert_allclose(
-        [slope[0][0], slope[1][0]], central, rtol=1e-6
-    )  # h^2, and rounding over h
+    # h^2, and rounding over h
+    np.testing.assert_allclose([slope[0][0], slope[1][0]], central, rtol=1e-6)
     if kind == "nystrom":
         alone = jax.jit(risk)
         np.testing.assert_allclose(
@@ -831,7 +816,7 @@ def test_arguments_out_of_range_are_refused():
             lambda: features.nystrom(
                 None, kernels.linear(), landmarks=np.eye(2, dtype="f"), eps=-1.0
             ),
-            "eps must be at least 0",
+            "eps must be a finite number of at least 0",
         ),
     ):
         with pytest.raises(ValueError, match=said):
@@ -852,7 +837,7 @@ def test_rows_of_another_width_and_precomputed_kernels_are_refused():
         features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=3, features=4),
     )
     for phi in maps:
-        with pytest.raises(ValueError, match="the map takes rows of 3 columns, got shape"):
+        with pytest.raises(ValueError, match="x must have 3 columns, as the training rows"):
             phi(jnp.ones((2, 4)))
     for kernel in (kernels.precomputed(), 2.0 * kernels.precomputed() + kernels.linear()):
         with pytest.raises(ValueError, match="give the kernel itself, not a precomputed matrix"):

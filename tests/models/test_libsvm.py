@@ -233,20 +233,9 @@ def expansion(kernel, *, x=ROWS, pairs=None, seed=2, **changes):
 
 
 def pairs(inner, k, *, stacked):
-    leaves = jax.tree.leaves(inner)
-    names = (
-        [inner.x, inner.coef, inner.b, inner.index]
-        if isinstance(inner, Expansion)
-        else [inner.w, inner.b]
-    )
-    held = dict(
-        zip(
-            ("x", "coef", "b", "index") if isinstance(inner, Expansion) else ("w", "b"),
-            names,
-            strict=True,
-        )
-    )
-    return OneVsOne(inner, tuple(any(leaf is held[name] for name in stacked) for leaf in leaves), k)
+    own = [getattr(inner, name) for name in stacked]
+    flags = (any(leaf is part for part in own) for leaf in jax.tree.leaves(inner))
+    return OneVsOne(inner, tuple(flags), k)
 
 
 KERNELS = {

@@ -73,17 +73,6 @@ def test_the_rows_of_each_pass_follow_the_rule(patience, effort):
         assert visits.max() <= -(-period // len(rows))
 
 
-@pytest.mark.long
-def test_draws_do_not_depend_on_how_they_are_cut():
-    sampler = samplers.active_rows(2)
-    state = start(sampler)
-    whole = np.asarray(sampler.draw(state, 0, 10))
-    np.testing.assert_array_equal(
-        whole, np.concatenate([sampler.draw(state, 0, 3), sampler.draw(state, 3, 7)])
-    )
-    assert not np.array_equal(whole, sampler.draw(start(sampler, 1), 0, 10))
-
-
 @pytest.mark.parametrize("option", [{"batch_size": 0}, {"patience": 0}, {"effort": 0}])
 def test_numbers_out_of_range(option):
     with pytest.raises(ValueError, match=next(iter(option))):

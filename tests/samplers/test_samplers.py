@@ -55,7 +55,10 @@ REPLACED, SUBSETS, SHUFFLED = (
     samplers.epochs(3),
 )
 ORDERED, WHOLE, PASS = samplers.epochs(3, shuffle=False), samplers.whole(), samplers.epochs(N)
-every = pytest.mark.parametrize("sampler", [REPLACED, SUBSETS, SHUFFLED, ORDERED, WHOLE], ids=repr)
+TOLD = samplers.shrinking(3), samplers.active_rows(2)  # of feedback
+every = pytest.mark.parametrize(
+    "sampler", [REPLACED, SUBSETS, SHUFFLED, ORDERED, WHOLE, *TOLD], ids=repr
+)
 WEIGHT = np.array([1, 0, 2, 0.5, 1, 3, 0, 1])
 
 
@@ -100,7 +103,7 @@ def test_rows_of_weight_zero_are_never_drawn(sampler):
     assert set(np.unique(got)) - {-1} == set(np.flatnonzero(WEIGHT))
 
 
-@pytest.mark.parametrize("sampler", [REPLACED, SUBSETS, SHUFFLED], ids=repr)
+@pytest.mark.parametrize("sampler", [REPLACED, SUBSETS, SHUFFLED, *TOLD], ids=repr)
 def test_another_key_gives_other_rows(sampler):
     one, two = (draw(sampler, start(sampler, rows(WEIGHT), seed), 0, 5) for seed in (0, 1))
     assert np.any(one != two)
@@ -110,9 +113,8 @@ def test_another_key_gives_other_rows(sampler):
 def test_the_weight_handed_on_is_one_or_the_share_of_the_mean_positive_weight(sampler):
     got = np.asarray(sampler.weight(rows(WEIGHT)))
     share = np.pad(WEIGHT / WEIGHT[WEIGHT > 0].mean(), (0, N - WEIGHT.size))
-    np.testing.assert_allclose(
-        got, np.ones(N) if sampler is REPLACED else share, rtol=1e-6
-    )  # two roundings
+    # two roundings
+    np.testing.assert_allclose(got, np.ones(N) if sampler is REPLACED else share, rtol=1e-6)
 
 
 def chi_square(got, shares):
@@ -325,9 +327,8 @@ def test_large_draws_compile_with_all_optimisations(program):
 def test_weights_that_are_not_integers_are_shares_of_2_to_the_31():
     """Their sum is at most 2^31, though a positive weight is one unit at least."""
     weight = np.full(1024, 0.5, np.float32)
-    assert (
-        cumulative_units(jnp.asarray(weight))[-1] == 2**31 - 1024
-    )  # 2^31 - n are shared, in whole units
+    # 2^31 - n are shared, in whole units
+    assert cumulative_units(jnp.asarray(weight))[-1] == 2**31 - 1024
     weight[1:] = 1e-12
     assert np.diff(cumulative_units(jnp.asarray(weight))).tolist() == [1] * 1023
     assert int(cumulative_units(jnp.asarray(weight))[-1]) <= 2**31

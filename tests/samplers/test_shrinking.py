@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 import scipy.optimize
 import sklearn.svm
+from oracles import assert_same_bits as same_bits
 
 import jaxsvm
 from jaxsvm import samplers
 from jaxsvm.engines.coordinate_ascent import dual_coef
 
-N, WEIGHT = (
-    20,
-    np.array([1, 0, 2, 0.5, 1, 3, 0, 1] + [1] * 8 + [0] * 4),
-)  # 14 rows of positive weight
+# 14 rows of positive weight
+N, WEIGHT = (20, np.array([1, 0, 2, 0.5, 1, 3, 0, 1] + [1] * 8 + [0] * 4))
 ALL = np.arange(N)
 BY3, BY4, ONE = samplers.shrinking(3), samplers.shrinking(4), samplers.shrinking(4, rounds=1)
 PERIOD = {BY3: 7, BY4: 5, ONE: 5}
@@ -114,9 +113,8 @@ def test_a_whole_period_visits_every_row_at_least_once_and_none_of_weight_zero(s
     for seed in range(5):
         index = draw(sampler, start(sampler, weight, seed), 0, PERIOD[sampler]).ravel()
         np.testing.assert_array_equal(np.unique(index), want)
-        assert np.bincount(index).max() <= -(
-            -index.size // len(want)
-        )  # the laps are whole passes themselves
+        # the laps are whole passes themselves
+        assert np.bincount(index).max() <= -(-index.size // len(want))
 
 
 def test_between_whole_passes_the_moving_rows_are_visited_in_turn_in_a_new_order_each_lap():
@@ -132,12 +130,6 @@ def test_between_whole_passes_the_moving_rows_are_visited_in_turn_in_a_new_order
 def test_a_single_moving_row_is_drawn_alone():
     drawn, _ = play(BY3, start(BY3, WEIGHT), [{9}, {9}, {9}])
     assert set(drawn[1].ravel()) == set(drawn[2].ravel()) == {9}
-
-
-def test_the_weight_handed_on_is_the_share_of_the_mean_positive_weight():
-    np.testing.assert_allclose(
-        BY3.weight(rows(WEIGHT)), WEIGHT / WEIGHT[WEIGHT > 0].mean(), rtol=1e-6
-    )  # two roundings
 
 
 def test_sizes():
@@ -313,11 +305,6 @@ def fit(solver, sampler=SHRINK, dtype=np.float32, **more):
     return jaxsvm.fit(
         solver, data(dtype), KEY, sampler=sampler, **({"steps": 60, "every": STEPS} | more)
     )
-
-
-def same_bits(one, other):
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 @functools.cache

@@ -63,9 +63,8 @@ def test_an_epoch_visits_each_row_once_also_where_blocks_differ():
 @pytest.mark.parametrize("inner", [samplers.epochs(1), samplers.uniform(1)], ids=str)
 def test_steps_have_no_bias(inner):
     """The mean over the rows that may be drawn, written out, is the weighted mean of all rows."""
-    weight = np.array(
-        [1, 2, 5, 0, 1, 1, 0, 0, 0.5, 4, 1, 1, 0, 0, 0, 0]
-    )  # the last block has no rows
+    # the last block has no rows
+    weight = np.array([1, 2, 5, 0, 1, 1, 0, 0, 0.5, 4, 1, 1, 0, 0, 0, 0])
     share = np.asarray(samplers.strata(inner, blocks=4).weight(rows(weight)), np.float64)
     loss = np.arange(16.0) ** 2
     blocks = [np.flatnonzero(weight[4 * j : 4 * j + 4]) + 4 * j for j in range(3)]

@@ -923,7 +923,7 @@ def test_a_stream_of_another_width_leaves_what_was_reached(name, mapped, tmp_pat
     )
     assert int(state.chunks) == 3 and same(rest.state, whole.state)
     with pytest.raises(
-        ValueError, match="map takes rows of 3" if name == "fogd" else "state comes from"
+        ValueError, match="x must have 3 columns" if name == "fogd" else "state comes from"
     ):
         jaxsvm.stream(solver, [(STREAM_X[:CHUNK, :2], STREAM_Y[:CHUNK])], state=state)
 

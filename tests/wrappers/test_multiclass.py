@@ -15,7 +15,6 @@ import jaxsvm
 from jaxsvm import features, kernels, models, samplers
 from jaxsvm.models import Classifier, Expansion, Linear, Mapped
 from jaxsvm.wrappers import OneVsOne, OneVsRest, one_vs_one, one_vs_rest
-from jaxsvm.wrappers.paths import problems_of
 
 N, K = 48, 3
 KEY = jax.random.key(0)
@@ -121,9 +120,8 @@ def test_what_the_classes_share_is_held_once():
     assert inner.x.shape == DATA.x.shape and inner.index.shape == (N,)
     assert inner.coef.shape == (K, N) and inner.b.shape == (K,)
     one = run.model[1]
-    np.testing.assert_allclose(
-        one(DATA.x), run.model(DATA.x)[:, 1], atol=1e-5
-    )  # sums in another order
+    # sums in another order
+    np.testing.assert_allclose(one(DATA.x), run.model(DATA.x)[:, 1], atol=1e-5)
     proof = jaxsvm.certificate(one, against(DATA, 1), jaxsvm.lam_from_C(1.0, N))
     assert proof.exact and 0 <= proof.gap < proof.primal
     np.testing.assert_allclose(
@@ -350,9 +348,8 @@ def test_votes_are_those_of_svc(x64):
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_votes_with_ties(k):
     pairs = [(a, b) for a in range(k) for b in range(a + 1, k)]
-    score = (
-        np.random.default_rng(k).integers(-2, 3, (300, len(pairs))).astype("f")
-    )  # whole numbers: ties are exact
+    # whole numbers: ties are exact
+    score = np.random.default_rng(k).integers(-2, 3, (300, len(pairs))).astype("f")
     model = OneVsOne(Linear(jnp.eye(len(pairs)), jnp.zeros(len(pairs))), (True, True), k)
     votes, total = np.zeros((300, k)), np.zeros((300, k))
     for value, (a, b) in zip(score.T, pairs, strict=True):
@@ -481,7 +478,7 @@ def test_weights_of_pairs_have_derivatives_where_a_pair_has_no_rows():
 def test_the_problems_that_share_rows_are_on_the_rows_of_each_pair():
     y = np.array([0, 3, 2, 1, 3, 0, 2, 2, 1])
     solver = one_vs_one(jaxsvm.decomposition(1.0, RBF), classes=4)
-    _, weights = problems_of(solver, y, np.ones(9))
+    weights = solver.parts(jaxsvm.dataset(np.ones((9, 1)), y, task="multiclass"))["weight"]
     assert [set(np.flatnonzero(weight).tolist()) for weight in weights] == [
         set(np.flatnonzero(np.isin(y, pair)).tolist())
         for pair in itertools.combinations(range(4), 2)
