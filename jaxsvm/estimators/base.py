@@ -109,15 +109,11 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
     _takes_columns = True  # whether y may be (n, k)
     _last: Solution | None = None  # at which the next fit with `warm_start` begins
     warm_start: Any = False
-    _fitted_with: dict[str, Any]  # their values
     _centre: Any = 0.0  # subtracted from real targets in float64; part of a free intercept
-    _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
-    progress: bool
-    solver_: str
+    _solver: Any
     _seed: int
     _calls: int
-    _solver: Any
-    n_iter_: Any
+    _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         """How the machine is trained on these rows.
@@ -342,9 +338,9 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
     def _next_key(self, first: bool) -> jax.Array:
         """The key of a run, or of the next call of `partial_fit`."""
-        self._seed, self._calls = (
-            (make_seed(self.random_state), 0) if first else (self._seed, self._calls + 1)
-        )
+        if first:
+            self._seed, self._calls = make_seed(self.random_state), -1
+        self._calls += 1
         key = key_of(self._seed)
         return jax.random.fold_in(key, self._calls) if self._calls else key
 

@@ -31,7 +31,6 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
     """A classifier with class names, class weights and more than two classes."""
 
     multiclass = "ovr"
-    class_weight: Any
     classes_: Any  # (k,) names; of several labels a list of the two of each
 
     @as_task
@@ -165,9 +164,6 @@ class ProbabilityMixin(BaseClassifier):
     They come from sigmoids of decision values out of fold, of more than two classes of each against
     the rest, as of `CalibratedClassifierCV(..., ensemble=False)`.
     """
-
-    probability: Any
-    calibrated_: Calibrated
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, **more: Any) -> Self:
         if not isinstance(self.probability, bool | np.bool_):

@@ -35,18 +35,7 @@ class CrossValidated(BaseSVM):
     """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them."""
 
     _takes_columns = False
-    Cs: Any
-    cv: Any
-    scoring: Any
-    refit: bool
-    rule: str
-    tol: float | None
-    memory: float | None
-    n_jobs: int | None
-    random_state: Any
-    verbose: Any
     progress = False
-    multiclass: str
 
     @as_task
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
@@ -159,7 +148,6 @@ class CrossValidated(BaseSVM):
 class KernelCV(CrossValidated, KernelSVM):
     """Chooses C, and gamma of a kernel that has it, of a kernel machine."""
 
-    gammas: Any
     gamma = "scale"
 
     def _axes(self, x: Any) -> dict[str, np.ndarray]:

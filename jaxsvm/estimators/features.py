@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any, Self
 
 import jax
@@ -18,13 +19,17 @@ from ..data.from_scipy import is_sparse
 from ..features.landmarks import choice
 from ..kernels import Kernel
 from ..names import LANDMARKS
-from .parameters import kernel_of, set_parameters
+from .parameters import estimator, kernel_of
 from .preprocess import apply, make_seed, to_train_dtype, validate
 from .tasks import CallbackSupportMixin, as_task
 
 
+@estimator
 class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A transformer of checked rows to features."""
+
+    kernel: str | Callable = field(default="rbf", kw_only=False)
+    gamma: float | str = "scale"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -50,6 +55,7 @@ class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return apply(self.phi_, validate(self, X, reset=False))
 
 
+@estimator
 class NystromFeatures(Map):
     """Nystrom features of a kernel, whose inner products approximate kernel values.
 
@@ -76,18 +82,11 @@ class NystromFeatures(Map):
         (3, 2)
     """
 
-    def __init__(
-        self,
-        kernel: str | Callable = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        n_components: int = 100,
-        choose: str | Callable = "uniform",
-        random_state: Any = None,
-    ) -> None:
-        set_parameters(self, locals())
+    degree: int = 3
+    coef0: float = 0.0
+    n_components: int = 100
+    choose: str | Callable = "uniform"
+    random_state: Any = None
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         if isinstance(self.choose, str):
@@ -117,6 +116,7 @@ class NystromFeatures(Map):
         return features.nystrom(key, kernel, rows, landmarks=size, choose=choose)
 
 
+@estimator
 class FourierFeatures(Map):
     """Random Fourier features of a kernel: inner products are kernel values in expectation.
 
@@ -140,16 +140,9 @@ class FourierFeatures(Map):
 
     degree, coef0 = 3, 0.0  # of kernels that have no spectral distribution
 
-    def __init__(
-        self,
-        kernel: str | Callable = "rbf",
-        *,
-        gamma: float | str = "scale",
-        n_components: int = 100,
-        form: str = "auto",
-        random_state: Any = None,
-    ) -> None:
-        set_parameters(self, locals())
+    n_components: int = 100
+    form: str = "auto"
+    random_state: Any = None
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         form = (

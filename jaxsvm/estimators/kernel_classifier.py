@@ -18,21 +18,28 @@ from .base import Targets
 from .classifier import BaseClassifier
 from .kernel_svm import KernelSVM
 from .pairs import Pairs, values_of_classes, votes_of
+from .parameters import estimator
 from .preprocess import module_of, named
 from .probabilities import coupled, fit_sigmoids, sigmoid, units_of
 
 FOLDS = 5  # of the cross-validation of probabilities, as in LIBSVM
 
 
+@estimator
 class KernelClassifier(KernelSVM, BaseClassifier):
     """A kernel classifier: votes of pairs of classes, decision values, probabilities."""
 
     multiclass = "ovo"
-    decision_function_shape: str
-    break_ties: bool
-    probability: Any
-    random_state: Any
-    _sigmoids: tuple[np.ndarray, np.ndarray]
+    shrinking: bool = True
+    probability: bool | str = False
+    tol: float | None = 1e-3
+    cache_size: float = 200
+    class_weight: dict | str | None = None
+    verbose: bool = False
+    max_iter: int = -1
+    decision_function_shape: str = "ovr"
+    break_ties: bool = False
+    random_state: Any = None
 
     def _probable(self) -> bool:
         """Whether probabilities are asked for; "deprecated", scikit-learn's default, is False."""

@@ -20,7 +20,7 @@ from .base import BaseSVM, Spec, Targets
 from .compact import inner_of, on_rows
 from .functions import as_numbers, is_function, is_table, is_traceable, kernel_matrix
 from .pairs import Pairs, by_opponent, pair_coef
-from .parameters import gamma_of, is_matrix, kernel_of
+from .parameters import estimator, gamma_of, is_matrix, kernel_of
 from .preprocess import validate
 
 # blocks of rows at most where max_iter is -1
@@ -38,19 +38,15 @@ class DualSolution(NamedTuple):
     counts: np.ndarray  # (k,) or (1,)  int32, rows of each class
 
 
+@estimator
 class KernelSVM(BaseSVM):
     """A kernel machine with the parameters and attributes of scikit-learn's."""
 
-    kernel: str | Callable
-    degree: int
-    gamma: float | str
-    coef0: float
-    tol: float | None
-    max_iter: int
-    verbose: bool
-    progress: bool
-    _gamma: float | None = None
-    _dual: DualSolution
+    kernel: str | Callable = "rbf"
+    degree: int = 3
+    gamma: float | str = "scale"
+    coef0: float = 0.0
+    _gamma = None
 
     def _rounds(self) -> int:
         """Rounds of the solver at most."""

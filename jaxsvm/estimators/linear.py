@@ -50,18 +50,6 @@ TRIAL_VISITS = 200  # of each row by dual_descent, likewise
 class LinearSVM(SparseCoefMixin, BaseSVM):
     """A linear machine by the fastest solver, with weights on the host that may be set."""
 
-    C: float
-    solver: str
-    fit_intercept: bool
-    intercept_scaling: float
-    dual: bool | str
-    tol: float | None
-    max_iter: int
-    verbose: int
-    progress: bool
-    _coef: Any
-    _intercept: Any
-
     def _loss(self) -> Loss:
         """The loss of the parameters."""
         raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..types import Array, Loss
 from ..wrappers import averaged
 from .base import Spec
 from .classifier import PartialFitMixin
-from .parameters import set_parameters
+from .parameters import estimator
 
 LOSSES = ("hinge", "squared_hinge", "log_loss")
 
@@ -30,6 +31,7 @@ def mean_sqnorm(x: Any, weight: np.ndarray) -> float:
     return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
 
 
+@estimator
 class Pegasos(PartialFitMixin):
     """alpha/2 |w|^2 + mean_i weight_i loss(y_i (<w, x_i> + b)) by the steps of Pegasos.
 
@@ -86,28 +88,21 @@ class Pegasos(PartialFitMixin):
     """
 
     _structure = ("fit_intercept", "average")
-    _mean_sqnorm: float
-
-    def __init__(
-        self,
-        loss: str | Loss = "hinge",
-        *,
-        penalty: str = "l2",
-        alpha: float = 1e-4,
-        fit_intercept: bool = True,
-        max_iter: int = 20,
-        shuffle: bool = True,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        class_weight: dict | str | None = None,
-        average: bool = True,
-        batch_size: int = 1,
-        progress: bool = False,
-        probability: bool = False,
-        warm_start: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    loss: str | Loss = field(default="hinge", kw_only=False)
+    penalty: str = "l2"
+    alpha: float = 1e-4
+    fit_intercept: bool = True
+    max_iter: int = 20
+    shuffle: bool = True
+    verbose: int = 0
+    n_jobs: int | None = None
+    random_state: Any = None
+    class_weight: dict | str | None = None
+    average: bool = True
+    batch_size: int = 1
+    progress: bool = False
+    probability: bool = False
+    warm_start: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         if self.penalty != "l2":

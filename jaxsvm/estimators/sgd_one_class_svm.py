@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, field
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from ..types import Array, Loss
 from ..wrappers import averaged
 from .base import Spec
 from .one_class_svm import OutlierDetector
-from .parameters import set_parameters
+from .parameters import estimator
 from .pegasos import growing, mean_sqnorm
 
 
@@ -89,6 +89,7 @@ class one_class_descent(GradientSolver):
         return optax.chain(pull, descent(self.nu, step, "free", bias_step=bias_step))
 
 
+@estimator
 class SGDOneClassSVM(OutlierDetector):
     """A detector of outliers, <w, x> >= rho for all but a share nu of the rows, on any number.
 
@@ -139,22 +140,15 @@ class SGDOneClassSVM(OutlierDetector):
     """
 
     _structure = ("average",)
-    _mean_sqnorm: float
-
-    def __init__(
-        self,
-        nu: float = 0.5,
-        *,
-        max_iter: int = 20,
-        shuffle: bool = True,
-        verbose: int = 0,
-        random_state: Any = None,
-        warm_start: bool = False,
-        average: bool = True,
-        batch_size: int = 1,
-        progress: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    nu: float = field(default=0.5, kw_only=False)
+    max_iter: int = 20
+    shuffle: bool = True
+    verbose: int = 0
+    random_state: Any = None
+    warm_start: bool = False
+    average: bool = True
+    batch_size: int = 1
+    progress: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         if previous is None:  # the unit of rho stays that of the first rows

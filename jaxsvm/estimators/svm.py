@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any, Self
 
 import jax
@@ -16,7 +17,7 @@ from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Batch, Solver
 from .base import Spec
 from .classifier import PartialFitMixin
-from .parameters import kernel_of, set_parameters, spaces_of
+from .parameters import estimator, kernel_of, spaces_of
 from .preprocess import equal_trees
 from .regressor import BaseRegressor
 from .starts import streams
@@ -93,6 +94,7 @@ class SolverParameterMixin:
         return True
 
 
+@estimator
 class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     """A classifier trained by any solver.
 
@@ -151,27 +153,22 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     """
 
     _structure = ("multiclass",)
-
-    def __init__(
-        self,
-        solver: Any = None,
-        *,
-        C: float | None = None,
-        kernel: str | Callable | None = None,
-        gamma: float | str | None = None,
-        multiclass: str = "ovr",
-        steps: int | None = None,
-        tol: float | str | None = "auto",
-        sampler: Any = None,
-        class_weight: dict | str | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-        probability: bool = False,
-        warm_start: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    solver: Any = field(default=None, kw_only=False)
+    C: float | None = None
+    kernel: str | Callable | None = None
+    gamma: float | str | None = None
+    multiclass: str = "ovr"
+    steps: int | None = None
+    tol: float | str | None = "auto"
+    sampler: Any = None
+    class_weight: dict | str | None = None
+    random_state: Any = None
+    progress: bool = False
+    probability: bool = False
+    warm_start: bool = False
 
 
+@estimator
 class SVMRegressor(SolverParameterMixin, BaseRegressor):
     """A regressor trained by any solver with a loss for real targets.
 
@@ -216,22 +213,17 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
         6.0
     """
 
-    def __init__(
-        self,
-        solver: Any = None,
-        *,
-        C: float | None = None,
-        kernel: str | Callable | None = None,
-        gamma: float | str | None = None,
-        epsilon: float | None = None,
-        steps: int | None = None,
-        tol: float | str | None = "auto",
-        sampler: Any = None,
-        random_state: Any = None,
-        progress: bool = False,
-        warm_start: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    solver: Any = field(default=None, kw_only=False)
+    C: float | None = None
+    kernel: str | Callable | None = None
+    gamma: float | str | None = None
+    epsilon: float | None = None
+    steps: int | None = None
+    tol: float | str | None = "auto"
+    sampler: Any = None
+    random_state: Any = None
+    progress: bool = False
+    warm_start: bool = False
 
     def _has_free_intercept(self, columns: int) -> bool:
         solver = self._spec(None).solver
