@@ -149,10 +149,7 @@ def checked_batch(
         raise ValueError(
             "weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out"
         )
-    if not names and task == "binary":
-        y, names = _labels(y, cast_weight > 0)
-    if not names and task == "multiclass":
-        names = _class_numbers(y[cast_weight > 0])
+    y, names = _named(y, names, task, cast_weight > 0)
     groups = None if query is None else group_numbers(query, len(y), "query").astype(np.int32)
     if task in ("ranking", "survival"):
         check_grades(y, cast_weight, groups, task == "survival")
@@ -185,19 +182,15 @@ def _of_traced(
     x: Any, y: Any, weight: Any, query: Any, task: str | None, classes: Any, columns: tuple
 ) -> Batch:
     """The batch inside of a transformation; what is known of y is numbered as outside."""
-    if is_traced_array(y):
-        if classes is not None:
-            raise ValueError("classes number a y that is known: number a traced y by jnp.where")
-        named = Classes((), columns) if columns else None
-        return traced_batch(x, y, weight, query, task or "binary", named)
-    y, names, task = _numbered(y, classes, task)
-    y = numbers("y", y)
-    if not names and task == "binary":
-        y, names = _labels(y, np.ones(y.shape, bool))
-    if not names and task == "multiclass":
-        names = _class_numbers(y)
+    names: tuple = ()
+    if not is_traced_array(y):
+        y, names, task = _numbered(y, classes, task)
+        y = numbers("y", y)
+        y, names = _named(y, names, task, np.ones(y.shape, bool))
+    elif classes is not None:
+        raise ValueError("classes number a y that is known: number a traced y by jnp.where")
     named = Classes(names, columns) if names or columns else None
-    return traced_batch(x, y, weight, query, task, named)
+    return traced_batch(x, y, weight, query, task or "binary", named)
 
 
 def _numbered(y: Any, classes: Any, task: str | None) -> tuple[Any, tuple, str]:
@@ -215,6 +208,13 @@ def _numbered(y: Any, classes: Any, task: str | None) -> tuple[Any, tuple, str]:
         raise ValueError(f"y holds {len(names)} classes, {names[:5]}...: take task='multiclass'")
     task = task or ("binary" if len(names) == 2 else "multiclass")
     return (labels > 0) * 1 if task == "multiclass" and len(names) == 2 else labels, names, task
+
+
+def _named(y: np.ndarray, names: tuple, task: str, present: np.ndarray) -> tuple[np.ndarray, tuple]:
+    """Labels or class numbers of numbers that have no names yet, and their names."""
+    if not names and task == "binary":
+        return _labels(y, present)
+    return y, _class_numbers(y[present]) if not names and task == "multiclass" else names
 
 
 def numbers(name: str, a: Any) -> np.ndarray:
@@ -249,22 +249,15 @@ def check_finite(
     with np.errstate(over="ignore", invalid="ignore"):
         cast = a.astype(dtype, copy=False)
         # A finite sum of squares implies finite numbers, without a temporary of their size.
-        if (
-            name != "weight"
-            and cast.dtype.kind == "f"
-            and np.vdot(cast, cast) < np.finfo(dtype).max / 2
-        ):
+        if np.vdot(cast, cast) < np.finfo(dtype).max / 2:
             return
         values = cast.astype(np.float64, copy=False)
         not_finite = ~np.isfinite(values)
     if not_finite.any():
         row = int(np.argwhere(not_finite)[0][0])
         row = row if indptr is None else int(np.searchsorted(indptr, row, side="right")) - 1
-        kind = (
-            "a NaN"
-            if np.isnan(values[not_finite]).any()
-            else f"an infinity, or a number too large for {dtype}"
-        )
+        kind = f"an infinity, or a number too large for {dtype}"
+        kind = "a NaN" if np.isnan(values[not_finite]).any() else kind
         raise ValueError(
             f"{name} holds {kind}, first in row {row}: drop or fill in such rows "
             f"({int(not_finite.sum())} numbers)"
@@ -296,13 +289,17 @@ def _labels(y: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, tuple]:
     if len(values) == 2:
         names = tuple(values.tolist())
         return (y, (-1, 1)) if names == (-1, 1) else (np.where(y == values[1], 1, -1), names)
-    shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
     is_range = np.array_equal(values, np.arange(len(values)))
     many = ", or task='multiclass' for class numbers" if is_range else ""
     raise ValueError(
-        f"labels must be of two values, such as -1 and +1, got {shown}; use one class against the "
-        f"rest: np.where(y == c, 1, -1), or task='regression' for real targets{many}"
+        f"labels must be of two values, such as -1 and +1, got {_first(values)}; use one class "
+        f"against the rest: np.where(y == c, 1, -1), or task='regression' for real targets{many}"
     )
+
+
+def _first(values: np.ndarray) -> str:
+    """The first of many numbers in words."""
+    return ", ".join(f"{float(v):g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
 
 
 def _rounded_grades(
@@ -361,12 +358,9 @@ def _class_numbers(y: np.ndarray) -> tuple:
     """The class numbers 0 .. k-1, all of which are present."""
     values = np.unique(y)
     if len(values) < 2 or not np.array_equal(values, np.arange(len(values))):
-        shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (
-            ", ..." if len(values) > 5 else ""
-        )
         raise ValueError(
             "class numbers must be 0 .. k-1, k >= 2, each of them present, got "
-            f"{shown}; use np.unique(y, return_inverse=True)[1]"
+            f"{_first(values)}; use np.unique(y, return_inverse=True)[1]"
         )
     return tuple(range(len(values)))
 

@@ -27,11 +27,10 @@ def misclassified(score: Array, y: Array) -> Array:
     A row is misclassified if its score has the wrong sign or is not finite, or if another class has
     the largest score.
     """
-    if score.ndim == 1:
+    if score.ndim == y.ndim:
         return ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
-    return (jnp.argmax(score, axis=1) != y.astype(jnp.int32)) | ~jnp.all(
-        jnp.isfinite(score), axis=1
-    )
+    is_finite = jnp.all(jnp.isfinite(score), axis=1)
+    return (jnp.argmax(score, axis=1) != y.astype(jnp.int32)) | ~is_finite
 
 
 class Probe:
@@ -56,19 +55,14 @@ class _Error(Probe):
         score, y = decision_values(model, data), data.y
         if y.ndim == 2:
             _check_columns(score, y)
-            wrong = ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
-            return _share(data, wrong.astype(score.dtype))
+            return _share(data, misclassified(score, y).astype(score.dtype))
         labels = self.labels if data is self.data else _kind_of(data)
         if labels not in ("", "signs" if score.ndim == 1 else "numbers"):
-            want = (
-                "one value a row, for labels -1 and +1",
-                f"{score.shape[-1]} values a row, for class numbers 0 .. k-1",
-            )
+            want = f"{score.shape[-1]} values a row, for class numbers 0 .. k-1"
+            want = "one value a row, for labels -1 and +1" if score.ndim == 1 else want
             other = "class numbers, or real targets: take risk_on for those"
             have = "labels -1 and +1" if labels == "signs" else other
-            raise ValueError(
-                f"the model gives {want[score.ndim - 1]}, but the data of error_on hold {have}"
-            )
+            raise ValueError(f"the model gives {want}, but the data of error_on hold {have}")
         return _share(data, misclassified(score, y).astype(score.dtype))
 
 
