@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -17,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from .. import samplers
 from ..checks import caller_stacklevel, check_positive, x64_enabled
 from ..data.from_arrays import check_digits
+from ..data.target_columns import has_columns
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..loops.fitting import fit_once
@@ -108,6 +110,10 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
     _takes_columns = True  # whether y may be (n, k)
     _last: Solution | None = None  # at which the next fit with `warm_start` begins
+    # of machines without such a parameter
+    kernel: Any = None
+    solver: Any = None
+    verbose: Any = False
     warm_start: Any = False
     _centre: Any = 0.0  # subtracted from real targets in float64; part of a free intercept
     _solver: Any
@@ -136,17 +142,14 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         "rows" are the training rows, of a precomputed kernel. To "padded" ones columns of zeros may
         be added without an effect, so that data of similar width share a program.
         """
-        kernel, solver = (getattr(self, name, None) for name in ("kernel", "solver"))
         if self._is_pairwise() or self._kernel_rows is not None:
             return "rows"
-        by_name = solver is None or isinstance(solver, str)
-        return "padded" if by_name and (kernel is None or may_widen(kernel)) else "fixed"
+        by_name = isinstance(self.solver, str | None)
+        return "padded" if by_name and (self.kernel is None or may_widen(self.kernel)) else "fixed"
 
     def _is_pairwise(self) -> bool:
         """Whether the user gives a precomputed kernel in place of rows."""
-        return is_matrix(getattr(self, "kernel", None)) or takes_matrix(
-            getattr(self, "solver", None)
-        )
+        return is_matrix(self.kernel) or takes_matrix(self.solver)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -162,14 +165,9 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             raise ValueError(
                 "X or y has masked entries, which are no numbers: drop such rows or fill them in"
             )
-        X, y = validate(
-            self,
-            X,
-            y,
-            reset=reset,
-            y_numeric=isinstance(self, RegressorMixin),
-            multi_output=self._takes_columns and has_columns(y),
-        )
+        kind = {"y_numeric": isinstance(self, RegressorMixin)}
+        kind["multi_output"] = self._takes_columns and has_columns(y)
+        X, y = validate(self, X, y, reset=reset, **kind)
         y = np.asarray(y.toarray() if is_sparse(y) else y)
         if self._columns == "rows" and X.shape[0] != X.shape[1]:
             raise ValueError(
@@ -186,10 +184,8 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
     def __getstate__(self) -> dict:
         """The attributes with arrays of NumPy, which other programs read without JAX's devices."""
-        state = super().__getstate__()
-        return {
-            k: v if isinstance(v, dict) else jax.tree.map(_on_host, v) for k, v in state.items()
-        }
+        on_host = lambda value: value if isinstance(value, dict) else jax.tree.map(_on_host, value)
+        return {name: on_host(value) for name, value in super().__getstate__().items()}
 
     @contextlib.contextmanager
     def _restore_on_error(self) -> Iterator[None]:
@@ -273,9 +269,8 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         query = None if targets.query is None else targets.query[index]
         any_unit = divides_rows(spec.solver)
         packed = is_sparse(columns) and self._reads_packed(targets.solver_of(spec.solver))
-        data = batch(
-            columns, targets.value[index], rows.weight, query, any_unit=any_unit, packed=packed
-        )
+        how = {"any_unit": any_unit, "packed": packed}
+        data = batch(columns, targets.value[index], rows.weight, query, **how)
         key = self._next_key(state is None)
         now = None
         if self.warm_start:
@@ -286,20 +281,18 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             state = start_of(self._last, now, targets.solver_of, key, data)
         while True:
             solver = targets.solver_of(spec.solver)
-            fields = solver
-            sampler = spec.sampler or fields.sampler or samplers.uniform(1)
-            plan = plan_of(spec, fields, sampler, n_rows, n, one_pass=one_pass)
+            sampler = spec.sampler or solver.sampler or samplers.uniform(1)
+            plan = plan_of(spec, solver, sampler, n_rows, n, one_pass=one_pass)
             start = None
             if state is not None:  # the solver keeps its step counter, the rows are new
                 step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
                 start = RunState(state, sampler.init(key, data), step, done)
-            progress = self.progress or bool(getattr(self, "verbose", False))
-            if start is None and not progress and is_one_update(spec, fields):
+            progress = self.progress or bool(self.verbose)
+            if start is None and not progress and is_one_update(spec, solver):
                 run = fit_once(solver, data, key, plan["tol"])
             else:
-                run = run_solver(
-                    solver, data, key, state=start, sampler=sampler, progress=progress, **plan
-                )
+                plan |= {"state": start, "sampler": sampler, "progress": progress}
+                run = run_solver(solver, data, key, **plan)
             if spec.instead is None or run.converged:
                 break
             spec, state = spec.instead, None
@@ -312,10 +305,9 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         if spec.name is not None:
             self.solver_ = spec.name
         self._fitted_with = {name: getattr(self, name) for name in self._structure}
-        solver_state = run.state.solver if streams(fields) else ()
-        self.fit_ = run._replace(
-            model=self.model_, state=run.state._replace(solver=solver_state, sampler=())
-        )
+        solver_state = run.state.solver if streams(solver) else ()
+        state = run.state._replace(solver=solver_state, sampler=())
+        self.fit_ = run._replace(model=self.model_, state=state)
         steps = int(run.state.step)
         passes = steps if sampler.full_batch else -(-steps * sampler.rows(n) // n_rows)
         self.n_iter_ = max(1, passes if spec.iterations is None else spec.iterations(run))
@@ -390,21 +382,16 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         """Intercepts, (1,), (k,) or for pairs of classes (k(k-1)/2,)."""
 
         def intercepts(model):
-            values = model.w if isinstance(model, Linear) else model.coef
-            return np.broadcast_to(
-                np.asarray(model.b, np.float64), np.atleast_2d(values).shape[:1]
-            ).copy()
+            values = np.atleast_2d(model.w if isinstance(model, Linear) else model.coef)
+            return np.broadcast_to(np.asarray(model.b, np.float64), values.shape[:1]).copy()
 
         return self._field("intercept_", Linear | Expansion, intercepts)
 
     @property
     def support_(self) -> np.ndarray:
         """(m,) indices of the support vectors in the training data; of equal rows the first."""
-        return self._field(
-            "support_",
-            Expansion,
-            lambda model: np.asarray(on_rows(model).index)[support_index(model)],
-        )
+        rows_of = lambda model: np.asarray(on_rows(model).index)[support_index(model)]
+        return self._field("support_", Expansion, rows_of)
 
     @property
     def dual_coef_(self) -> np.ndarray:
@@ -412,28 +399,14 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
         The shape is (1, m), (k, m) or for pairs of classes (k(k-1)/2, m).
         """
-        return self._field(
-            "dual_coef_",
-            Expansion,
-            lambda model: np.atleast_2d(on_rows(model).coef)[:, support_index(model)],
-        )
-
-
-def has_columns(y: Any) -> bool:
-    """Whether y has several targets for each row."""
-    try:
-        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
-    except ValueError:  # rows of several lengths
-        return False
-    return len(shape) == 2 and shape[1] > 1
+        coef_of = lambda model: np.atleast_2d(on_rows(model).coef)[:, support_index(model)]
+        return self._field("dual_coef_", Expansion, coef_of)
 
 
 def _on_host(leaf: Any) -> Any:
     """An array of numbers as one of NumPy; anything else as it is."""
-    is_array = isinstance(leaf, jax.Array) and not jax.dtypes.issubdtype(
-        leaf.dtype, jax.dtypes.prng_key
-    )
-    return np.asarray(leaf) if is_array else leaf
+    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) and not is_key else leaf
 
 
 def warn_unless_accepted(run: Fit, spec: Spec, tol: float | None) -> None:
@@ -490,15 +463,12 @@ def plan_of(
             f"tol='auto' and give {length}"
         )
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
-    every = period or (
-        1 if solver.iterates_to is not None else max(-(-n // b), 128 if b < n else 10)
-    )
+    iterates = solver.iterates_to is not None
+    every = period or (1 if iterates else max(-(-n // b), 128 if b < n else 10))
     pass_steps = -(-n_rows // b)
     if steps is None and one_pass:
         steps = pass_steps
     elif steps is None:
-        passes = passes or (
-            PASSES if tol is None or solver.iterates_to is not None else MEASURED_PASSES
-        )
+        passes = passes or (PASSES if tol is None or iterates else MEASURED_PASSES)
         steps = -(-passes * pass_steps // every) * every  # whole chunks
     return {"steps": steps, "every": every, "tol": tol}

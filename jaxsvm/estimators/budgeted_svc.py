@@ -91,9 +91,8 @@ class BudgetedSVC(PartialFitMixin):
         check_choice("method", self.method, ("bsca", "bsgd"))
         if previous is None:
             self._total = float(rows.weight.sum())
-            kernel = kernel_of(
-                self.kernel, self.gamma, self.degree, self.coef0, rows.x, rows.copies
-            )
+            named = self.kernel, self.gamma, self.degree, self.coef0
+            kernel = kernel_of(*named, rows.x, rows.copies)
             maintain, budget = default_for(kernel, partners=self.partners), self.budget
         else:  # the kernel is that of the first rows, and so is their weight
             kernel, maintain, budget = previous.kernel, previous.maintain, previous.budget

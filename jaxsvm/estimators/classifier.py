@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..calibration import Calibrated, calibrate_columns, columns_of
 from ..checks import check_choice
+from ..data.target_columns import has_columns
 from ..models import check_values, class_places
 from ..wrappers import one_vs_one, one_vs_rest
-from .base import BaseSVM, Targets, has_columns
+from .base import BaseSVM, Targets
 from .preprocess import apply, module_of, named
 from .tasks import as_task
 
@@ -200,19 +201,12 @@ class ProbabilityMixin(BaseClassifier):
         machine = clone(self).set_params(probability=False)
         machine.__dict__.pop("_skl_callbacks", None)  # which are for the whole fit
         with config_context(enable_metadata_routing=False):  # the weights are for `fit`
-            values = cross_val_predict(
-                machine,
-                x[:, used] if self._columns == "rows" else x,
-                y,
-                cv=folds,
-                method="decision_function",
-                params={"sample_weight": weight},
-            )
+            x = x[:, used] if self._columns == "rows" else x
+            how: Any = {"method": "decision_function", "params": {"sample_weight": weight}}
+            values = cross_val_predict(machine, x, y, cv=folds, **how)
         names = tuple(self.classes_.tolist())
-        columns = columns_of(values, "rest")
-        return calibrate_columns(
-            self.model_.inner, columns, place, weight, "sigmoid", "rest", names
-        )
+        rows = columns_of(values, "rest"), place, weight
+        return calibrate_columns(self.model_.inner, *rows, "sigmoid", "rest", names)
 
     def _check_probability(self) -> bool:
         if not self.probability:

@@ -23,7 +23,7 @@ from ..models import Classifier
 from .base import BaseSVM, MergedRows, Targets
 from .compact import add_to_intercept, compact
 from .kernel_svm import KernelSVM
-from .parameters import WITH_GAMMA
+from .parameters import WITH_GAMMA, estimator
 from .preprocess import batch, make_seed, pad_columns
 from .tasks import as_task
 
@@ -82,12 +82,10 @@ class CrossValidated(BaseSVM):
         key = np.unique(np.stack([targets.value, fold]), axis=1, return_inverse=True)[1].ravel()
         rows = self._merged(x, key, weight, targets.factors)
         index, names, d = rows.index, targets.names, rows.x.shape[1]
-        axes: dict[str, Any] = {
-            name: axis_of(name, numbers)
-            for name, numbers in self._axes(rows.x[: rows.n_rows]).items()
-        }
+        axes: dict[str, Any] = self._axes(rows.x[: rows.n_rows])
         for name, numbers in axes.items():
-            setattr(self, f"{name}s_", numbers)
+            axes[name] = axis_of(name, numbers)
+            setattr(self, f"{name}s_", axes[name])
         spec = self._spec(rows, **{name: numbers[0] for name, numbers in axes.items()})
         if spec.name is not None:
             self.solver_ = spec.name
@@ -222,23 +220,14 @@ def gamma_axis(gammas: Any, x: Any) -> np.ndarray:
     return number_axis("gammas", gammas, grid)
 
 
+@estimator
 class _OutOfFold(BaseEstimator):
     """Decision values of rows by machines that were trained without them, as an estimator.
 
     X are the numbers of the rows, (n, 1).
     """
 
-    def __init__(
-        self,
-        values: Any = None,
-        classes: Any = None,
-        votes: bool = False,
-        probabilities: Any = None,
-    ) -> None:
-        self.values = values
-        self.classes = classes
-        self.votes = votes
-        self.probabilities = probabilities
+    values: Any = None
 
     def predict(self, X: Any) -> np.ndarray:
         return self.values[X[:, 0]]
@@ -248,12 +237,13 @@ class _OutOfFoldRegressor(RegressorMixin, _OutOfFold):
     """Predicted targets."""
 
 
+@estimator
 class _OutOfFoldClassifier(ClassifierMixin, _OutOfFold):
     """Decision values, and the classes that the machine would predict."""
 
-    @property
-    def classes_(self) -> np.ndarray:
-        return self.classes
+    classes_: Any = None
+    votes: bool = False
+    probabilities: Any = None
 
     def decision_function(self, X: Any) -> np.ndarray:
         return self.values[X[:, 0]]
@@ -262,7 +252,7 @@ class _OutOfFoldClassifier(ClassifierMixin, _OutOfFold):
         return self.probabilities()[X[:, 0]]
 
     def predict(self, X: Any) -> np.ndarray:
-        return self.classes[predicted(self.values, self.votes)[X[:, 0]]]
+        return self.classes_[predicted(self.values, self.votes)[X[:, 0]]]
 
 
 def predicted(values: np.ndarray, votes: bool) -> np.ndarray:
@@ -310,13 +300,14 @@ class _Score:
         weight = self.share_of(y, weight)
         if self.scorer is None:
             return float(np.average(predicted(values, self.votes) != place, weights=weight))
-        estimator = _OutOfFoldClassifier(values, self.classes, self.votes, probabilities)
-        return self._by_scorer(estimator, self.classes[place], weight)
+        own: Any = {"values": values, "classes_": self.classes, "votes": self.votes}
+        machine = _OutOfFoldClassifier(**own, probabilities=probabilities)
+        return self._by_scorer(machine, self.classes[place], weight)
 
     def _of_targets(self, values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
         if self.scorer is not None:
             values, y = (np.asarray(a, np.float64) + self.centre for a in (values, y))
-            return self._by_scorer(_OutOfFoldRegressor(values), y, weight)
+            return self._by_scorer(_OutOfFoldRegressor(values=values), y, weight)
         spread = weight @ (y - np.average(y, weights=weight)) ** 2
         error = weight @ (values - y) ** 2
         return float(error / spread) if spread > 0 else float(error > 0)  # 1 - R^2
@@ -356,9 +347,5 @@ def _in_rows_of_user(
     model = compact(selection.model, rows.index, d)
     if centre:
         scores, model = scores.astype(np.float64) + centre, add_to_intercept(model, centre)
-    return dataclasses.replace(
-        selection,
-        scores=scores,
-        fold=np.where(absent, -1, fold).astype(np.int32),
-        model=model if names is None else Classifier(model, names),
-    )
+    fold, model = np.where(absent, -1, fold), model if names is None else Classifier(model, names)
+    return dataclasses.replace(selection, scores=scores, fold=fold.astype(np.int32), model=model)

@@ -44,9 +44,8 @@ class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         x = to_train_dtype(validate(self, X))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x)
         self.phi_ = self._map(jax.random.key(make_seed(self.random_state)), kernel, x)
-        self._n_features_out = jax.eval_shape(
-            self.phi_, jax.ShapeDtypeStruct((1, x.shape[1]), x.dtype)
-        ).shape[1]
+        row = jax.ShapeDtypeStruct((1, x.shape[1]), x.dtype)
+        self._n_features_out = jax.eval_shape(self.phi_, row).shape[1]
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -91,21 +90,15 @@ class NystromFeatures(Map):
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         if isinstance(self.choose, str):
             check_choice("choose", self.choose, LANDMARKS)
-        size = self.n_components
-        if size > x.shape[0]:
-            size = x.shape[0]
-            warnings.warn(
-                f"n_components={self.n_components} landmarks, but only {size} rows: all are taken",
-                stacklevel=caller_stacklevel(),
-            )
+        size = min(self.n_components, x.shape[0])
+        if size < self.n_components:
+            text = f"n_components={self.n_components} landmarks, but only {size} rows"
+            warnings.warn(f"{text}: all are taken", stacklevel=caller_stacklevel())
         # drawn on the host, so that the other rows are not copied to the device
         is_drawn = self.choose == "uniform"
         if is_drawn:
-            x = x[
-                np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(
-                    x.shape[0], size, replace=False
-                )
-            ]
+            random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+            x = x[random.choice(x.shape[0], size, replace=False)]
         with warnings.catch_warnings():
             # warnings about the scale of the columns, which matters to solvers only
             warnings.simplefilter("ignore")
@@ -145,14 +138,8 @@ class FourierFeatures(Map):
     random_state: Any = None
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
-        form = (
-            ("phase" if self.n_components % 2 else "paired") if self.form == "auto" else self.form
-        )
-        return features.fourier(
-            key,
-            kernel,
-            dim=x.shape[1],
-            features=self.n_components,
-            form=form,
-            x=None if is_sparse(x) else x,
-        )
+        size, form = self.n_components, self.form
+        if form == "auto":
+            form = "phase" if size % 2 else "paired"
+        rows = None if is_sparse(x) else x
+        return features.fourier(key, kernel, dim=x.shape[1], features=size, form=form, x=rows)

@@ -155,12 +155,9 @@ class KernelSVM(BaseSVM):
         if isinstance(self._decision_model(), Pairs):
             coef = by_opponent(coef, classes, k)
         vectors = np.empty((0, 0)) if self._columns == "rows" else x[index].astype(np.float64)
-        self._dual = DualSolution(
-            index.astype(np.int32),
-            vectors,
-            type(vectors)(coef) if is_sparse(vectors) else coef,
-            np.bincount(classes, minlength=1 if place is None else k).astype(np.int32),
-        )
+        coef = type(vectors)(coef) if is_sparse(vectors) else coef
+        counts = np.bincount(classes, minlength=k).astype(np.int32)
+        self._dual = DualSolution(index.astype(np.int32), vectors, coef, counts)
         self.fit_status_ = int(self.tol is not None and not self.fit_.state.done)
 
     def _solution(self) -> DualSolution:

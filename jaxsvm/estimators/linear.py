@@ -86,14 +86,9 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
     ) -> Spec:
         """The run of the solver of that name, of at most so many steps of one update."""
         steps = min(whole_number("max_iter", self.max_iter, 1), most)
-        solver = linear_solver(
-            name,
-            self._number("C", numbers),
-            loss=loss,
-            bias=self._bias(),
-            steps=steps,
-            system=system_for_grid(x.shape, is_sparse(x)) if numbers else None,
-        )
+        system = system_for_grid(x.shape, is_sparse(x)) if numbers else None
+        how: Any = {"loss": loss, "bias": self._bias(), "steps": steps, "system": system}
+        solver = linear_solver(name, self._number("C", numbers), **how)
         return self._spec_of(name, solver, steps)
 
     def _spec_of(self, name: str, solver: Any, steps: int) -> Spec:
@@ -190,9 +185,8 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         check_is_fitted(self, "model_")
         X = validate(self, X, reset=False)
         if isinstance(X, jax.Array):  # under array API dispatch
-            return dot(X, jnp.asarray(self.coef_.T, X.dtype)) + jnp.asarray(
-                self.intercept_, X.dtype
-            )
+            weights, b = (jnp.asarray(a, X.dtype) for a in (self.coef_.T, self.intercept_))
+            return dot(X, weights) + b
         return safe_sparse_dot(on_cpu(X), self.coef_.T, dense_output=True) + self.intercept_
 
 

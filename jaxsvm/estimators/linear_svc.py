@@ -154,13 +154,9 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
                 f"of arguments: penalty={self.penalty!r}, loss={self.loss!r}, dual={self.dual!r}"
             )
         steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
-        solver = proximal_newton_by_C(
-            self._number("C", numbers),
-            l1_ratio=1.0 if self.penalty == "l1" else self._number("l1_ratio", numbers),
-            loss=loss,
-            bias=self._bias(),
-            rounds=float(steps),
-        )
+        l1_ratio = 1.0 if self.penalty == "l1" else self._number("l1_ratio", numbers)
+        how: Any = {"l1_ratio": l1_ratio, "loss": loss, "bias": self._bias()}
+        solver = proximal_newton_by_C(self._number("C", numbers), rounds=float(steps), **how)
         return self._spec_of("proximal_newton", solver, steps)
 
     def _joint_spec(self, numbers: dict[str, Any]) -> Spec:

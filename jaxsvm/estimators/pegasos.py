@@ -11,7 +11,7 @@ from .. import losses, samplers
 from ..checks import check_choice, check_positive
 from ..data.from_scipy import is_sparse
 from ..solvers import pegasos
-from ..types import Array, Loss
+from ..types import Array, Loss, Solver
 from ..wrappers import averaged
 from .base import Spec
 from .classifier import PartialFitMixin
@@ -23,6 +23,13 @@ LOSSES = ("hinge", "squared_hinge", "log_loss")
 def growing(t: Array) -> Array:
     """The weights 1, 2, ... of the iterates in their mean."""
     return t + 1
+
+
+def by_passes(machine: Any, solver: Solver) -> Spec:
+    """`max_iter` passes over the rows by a solver, or by the mean of its iterates."""
+    choose = samplers.epochs if machine.shuffle else samplers.uniform
+    solver = averaged(solver, weights=growing) if machine.average else solver
+    return Spec(solver, passes=machine.max_iter, sampler=choose(machine.batch_size))
 
 
 def mean_sqnorm(x: Any, weight: np.ndarray) -> float:
@@ -119,9 +126,4 @@ class Pegasos(PartialFitMixin):
             self._mean_sqnorm = mean_sqnorm(rows.x, rows.copies) + self.fit_intercept
         offset = self._mean_sqnorm / self.alpha
         solver = pegasos(self.alpha, loss=loss, bias=bias, offset=offset)
-        choose = samplers.epochs if self.shuffle else samplers.uniform
-        return Spec(
-            averaged(solver, weights=growing) if self.average else solver,
-            passes=self.max_iter,
-            sampler=choose(self.batch_size),
-        )
+        return by_passes(self, solver)

@@ -48,11 +48,8 @@ class SolverParameterMixin:
             loss = {"loss": losses.eps_insensitive(0.1 if self.epsilon is None else self.epsilon)}
         if isinstance(self.solver, str):
             return self._by_name(rows, **loss)
-        conflicting = [
-            name
-            for name in ("C", "kernel", "gamma", "epsilon")
-            if getattr(self, name, None) is not None
-        ]
+        names = "C", "kernel", "gamma", "epsilon"
+        conflicting = [name for name in names if getattr(self, name, None) is not None]
         if conflicting:
             raise ValueError(
                 f"{conflicting[0]} goes with a solver by name, such as solver='decomposition': "
@@ -230,9 +227,8 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
         n = columns if self._columns == "rows" else 8
         shape: Any = lambda *size, dtype=np.float32: jax.ShapeDtypeStruct(size, dtype)
         data = Batch(shape(n, columns), shape(n), shape(n, dtype=np.int32), shape(n))
-        model = jax.eval_shape(
-            lambda key, data: solver.model(solver.init(key, data), data), jax.random.key(0), data
-        )
+        model_of = lambda key, data: solver.model(solver.init(key, data), data)
+        model = jax.eval_shape(model_of, jax.random.key(0), data)
         while isinstance(model, Mapped):
             model = model.inner
         return getattr(model, "bias", None) == "free"

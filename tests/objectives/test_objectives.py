@@ -514,7 +514,8 @@ def test_the_distance_between_close_coefficients_has_their_digits(x64):
     model = Expansion(kernels.linear(), data.x, own, jnp.zeros(()), jnp.array([0, -1]))
     score, dual_score = (jnp.asarray(x @ (x.T @ c)) for c in (own, coef))
     # the second row is no training row, and has coefficient 0
-    distance = certificates._distance(model, data, coef, dual_score, score, "none")
+    problem = certificates.Problem(model, data, jnp.ones(()), losses.hinge, "none")
+    distance = certificates._distance(problem, coef, dual_score, score)
     assert float(distance) == pytest.approx(1.21 * 2.0**-40, rel=1e-5)
 
 
