@@ -37,7 +37,7 @@ def target_columns(
             f"y has several columns, which is for task 'multilabel' or 'regression', got {task!r}"
         )
     refuse_masked("y", y)
-    own = _names_in(y)
+    own = list(getattr(y, "columns", ()))  # of a data frame
     y = np.asarray(y.toarray() if is_sparse(y) else y)
     if y.dtype.kind not in "biufO":
         raise ValueError(f"y of several columns must hold numbers or booleans, got {y.dtype}")
@@ -78,8 +78,3 @@ def column_names(own: list, k: int, names: Any) -> tuple:
     if len(names) != k or len(set(names)) < k:
         raise ValueError(f"classes must name each of the {k} columns of y, got {shown(names)}")
     return names
-
-
-def _names_in(y: Any) -> list:
-    """The names of the columns of a data frame; none of other arrays."""
-    return list(getattr(y, "columns", ()))

@@ -89,6 +89,10 @@ class Targets(NamedTuple):
         return solver if k <= 2 or self.reduce is None else self.reduce(solver, classes=k)
 
 
+Rows = tuple[Any, np.ndarray, np.ndarray]  # rows, targets and weights
+Trained = tuple[Targets, np.ndarray]  # and the number of the merged row of each row, or -1
+
+
 class Spec(NamedTuple):
     """How a machine is trained on its rows."""
 
@@ -109,6 +113,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
     _takes_columns = True  # whether y may be (n, k)
+    _packs_rows = False  # whether solvers with a layout of their own read packed sparse rows
     _last: Solution | None = None  # at which the next fit with `warm_start` begins
     # of machines without such a parameter
     kernel: Any = None
@@ -157,9 +162,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
 
-    def _checked(
-        self, X: Any, y: Any, sample_weight: Any, reset: bool
-    ) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Rows:
         """The checked rows in the precision that they came in, targets and weights."""
         if any(map(np.ma.is_masked, (X, y))):
             raise ValueError(
@@ -225,17 +228,11 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             total = copies * np.broadcast_to(factors, len(key))[index]
         return MergedRows(x, index, copies, total, len(rows), group)
 
-    def _reads_packed(self, solver: Any) -> bool:
-        """Whether the solver lays sparse rows out by packing them."""
-        return False
-
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """What rows with checked targets and weights are trained on."""
         return Targets(y - self._centre)
 
-    def _train(
-        self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any
-    ) -> tuple[Targets, np.ndarray]:
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
         """Set the fitted attributes from checked rows; the result is that of `_targets` and `_run`.
 
         `more` are arguments of `_run`; without any the run may begin at the last solution.
@@ -268,7 +265,8 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         columns = pad_columns(rows.x) if self._columns == "padded" else rows.x
         query = None if targets.query is None else targets.query[index]
         any_unit = divides_rows(spec.solver)
-        packed = is_sparse(columns) and self._reads_packed(targets.solver_of(spec.solver))
+        is_cpu = self._packs_rows and jax.default_backend() == "cpu"
+        packed = is_cpu and is_sparse(columns) and targets.solver_of(spec.solver).lays_out
         how = {"any_unit": any_unit, "packed": packed}
         data = batch(columns, targets.value[index], rows.weight, query, **how)
         key = self._next_key(state is None)

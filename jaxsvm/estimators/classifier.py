@@ -145,6 +145,12 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             return module_of(labels[0]).stack(labels, axis=1)
         return named(self.classes_, class_places(score))
 
+    @available_if(lambda self: self._check_probability())
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the probabilities, (n, d) -> (n, k)."""
+        probability = self.predict_proba(X)
+        return module_of(probability).log(probability)
+
 
 def _names_of(c: int, column: np.ndarray) -> np.ndarray:
     """The two class names of a column of labels; of numbers 0 and 1 one may be absent."""
@@ -232,12 +238,6 @@ class ProbabilityMixin(BaseClassifier):
         if isinstance(values, jax.Array):
             return apply(*self.calibrated_.on_values(values))
         return self.calibrated_.of_values(values)
-
-    @available_if(lambda self: self._check_probability())
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the probabilities, (n, d) -> (n, k)."""
-        probability = self.predict_proba(X)
-        return module_of(probability).log(probability)
 
 
 class PartialFitMixin(ProbabilityMixin):

@@ -20,7 +20,7 @@ from ..data import dataset
 from ..loops import C_grid, Selection, select
 from ..loops.select_checks import axis_of
 from ..models import Classifier
-from .base import BaseSVM, MergedRows, Targets
+from .base import BaseSVM, MergedRows, Targets, Trained
 from .compact import add_to_intercept, compact
 from .kernel_svm import KernelSVM
 from .parameters import WITH_GAMMA, estimator
@@ -58,9 +58,8 @@ class CrossValidated(BaseSVM):
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return scorer(self, X, y, **weights)
 
-    def _train(
-        self, x: Any, y: np.ndarray, weight: np.ndarray, groups: Any = None, **more: Any
-    ) -> tuple[Targets, np.ndarray]:
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
+        groups = more.pop("groups", None)
         fold = fold_of_rows(self.cv, x, y, groups, isinstance(self, ClassifierMixin))
         targets = self._targets(y, weight)
         chosen = self._choose(x, targets, weight, fold)
@@ -74,9 +73,7 @@ class CrossValidated(BaseSVM):
         """The numbers of the axes, by the names of the parameters that they replace."""
         return {"C": number_axis("Cs", self.Cs, C_grid)}
 
-    def _choose(
-        self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray
-    ) -> dict[str, Any]:
+    def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> dict:
         """Search the grid; the result are the numbers chosen, which also become attributes."""
         # equal rows of one fold are one row; those of several folds are not
         key = np.unique(np.stack([targets.value, fold]), axis=1, return_inverse=True)[1].ravel()
@@ -156,9 +153,7 @@ class KernelCV(CrossValidated, KernelSVM):
             return axes
         return axes | {"gamma": gamma_axis(self.gammas, x)}
 
-    def _choose(
-        self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray
-    ) -> dict[str, Any]:
+    def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> dict:
         chosen = super()._choose(x, targets, weight, fold)
         if "gamma" not in chosen:
             self.gamma_ = self._gamma if self._has_gamma() else None
@@ -332,12 +327,7 @@ class _Score:
 
 
 def _in_rows_of_user(
-    selection: Selection,
-    rows: MergedRows,
-    fold: np.ndarray,
-    names: tuple | None,
-    d: int,
-    centre: float,
+    selection: Selection, rows: MergedRows, fold: np.ndarray, names: Any, d: int, centre: float
 ) -> Selection:
     """The result for the rows of the user in their order, and for their targets."""
     axes = len(selection.table.names)

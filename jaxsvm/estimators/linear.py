@@ -27,7 +27,7 @@ from ..machines import (
 )
 from ..numerics import dot
 from ..types import Loss
-from .base import BaseSVM, MergedRows, Spec, Targets, steps_of_state
+from .base import BaseSVM, MergedRows, Spec, Trained, steps_of_state
 from .compact import inner_of
 from .preprocess import on_cpu, validate
 
@@ -49,6 +49,8 @@ TRIAL_VISITS = 200  # of each row by dual_descent, likewise
 
 class LinearSVM(SparseCoefMixin, BaseSVM):
     """A linear machine by the fastest solver, with weights on the host that may be set."""
+
+    _packs_rows = True
 
     def _loss(self) -> Loss:
         """The loss of the parameters."""
@@ -111,9 +113,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         """The kind of intercept of the solver; "none" where its column is among the features."""
         return "feature" if self.fit_intercept and self.intercept_scaling == 1 else "none"
 
-    def _train(
-        self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any
-    ) -> tuple[Targets, np.ndarray]:
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
         fitted = super()._train(x, y, weight, **more)
         if self._has_column():
             self.model_ = self._without_column(self.model_)
@@ -144,9 +144,6 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         if is_sparse(x) and x.nnz > MANY_ENTRIES:
             merge = self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
         return super()._merged(x, key, weight, *args, merge=merge)
-
-    def _reads_packed(self, solver: Any) -> bool:
-        return solver.lays_out and jax.default_backend() == "cpu"
 
     def _without_column(self, model: Any) -> Any:
         """The model with the weight of the last column as its intercept."""

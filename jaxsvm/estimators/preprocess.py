@@ -138,9 +138,7 @@ def row_hashes(x: Any) -> np.ndarray:
     return np.concatenate([hashes(rows, np.arange(x.shape[1])).sum(axis=1) for rows in blocks])
 
 
-def merge_duplicates(
-    x: Any, y: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def merge_duplicates(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
     """The rows of positive weight, sorted by hash and merged where equal.
 
     They are given by their indices (m,) and weights (m,). The third array (n,) holds the number of
@@ -162,9 +160,7 @@ def merge_duplicates(
     return order[starts], np.add.reduceat(weight[order], starts), group
 
 
-def drop_absent(
-    x: Any, y: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def drop_absent(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
     """The rows of positive weight as they are, in the form of `merge_duplicates`."""
     is_present = weight > 0
     rows = np.flatnonzero(is_present)

@@ -15,7 +15,7 @@ from .. import kernels, losses
 from ..models import Mapped
 from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Batch, Solver
-from .base import Spec
+from .base import BaseSVM, Spec
 from .classifier import PartialFitMixin
 from .parameters import estimator, kernel_of, spaces_of
 from .preprocess import equal_trees
@@ -25,17 +25,14 @@ from .starts import streams
 EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 
 
-class SolverParameterMixin:
+@estimator
+class SolverParameterMixin(BaseSVM):
     """Makes the solver from the parameters, by value or by name."""
 
-    solver: Any
-    C: float | None
-    kernel: str | Callable | None
-    gamma: float | str | None
-    steps: int | None
-    tol: float | str | None
-    sampler: Any
-    progress: bool
+    solver: Any = field(default=None, kw_only=False)
+    C: float | None = None
+    kernel: str | Callable | None = None
+    gamma: float | str | None = None
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         options: dict[str, Any] = {"steps": self.steps, "tol": self.tol, "sampler": self.sampler}
@@ -150,10 +147,6 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     """
 
     _structure = ("multiclass",)
-    solver: Any = field(default=None, kw_only=False)
-    C: float | None = None
-    kernel: str | Callable | None = None
-    gamma: float | str | None = None
     multiclass: str = "ovr"
     steps: int | None = None
     tol: float | str | None = "auto"
@@ -210,10 +203,6 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
         6.0
     """
 
-    solver: Any = field(default=None, kw_only=False)
-    C: float | None = None
-    kernel: str | Callable | None = None
-    gamma: float | str | None = None
     epsilon: float | None = None
     steps: int | None = None
     tol: float | str | None = "auto"

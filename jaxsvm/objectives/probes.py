@@ -33,17 +33,19 @@ def misclassified(score: Array, y: Array) -> Array:
     return (jnp.argmax(score, axis=1) != y.astype(jnp.int32)) | ~is_finite
 
 
+@struct
 class Probe:
     """A function of a model that reads held-out rows."""
 
+    data: Batch
+
     def matched(self, names: Any) -> Any:
         """The probe on its rows with columns and classes as `names`, `models.Classes`, has them."""
-        raise NotImplementedError
+        return dataclasses.replace(self, data=names.matched(self.data))
 
 
 @struct
 class _Error(Probe):
-    data: Batch
     # "signs": -1 and +1; "numbers": class numbers; "real": neither; "": either, or not known
     labels: str = static(default="")
 
@@ -137,11 +139,7 @@ def risk_on(data: Batch, loss: AnyLoss = hinge) -> Any:
 
 @struct
 class _Risk(Probe):
-    data: Batch
     loss: Any
-
-    def matched(self, names: Any) -> Any:
-        return dataclasses.replace(self, data=names.matched(self.data))
 
     def __call__(self, model: Model) -> Array:
         model, data = check_objective(model, self.data, needs="__call__")
