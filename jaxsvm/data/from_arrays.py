@@ -159,12 +159,7 @@ def checked_batch(
         present = np.broadcast_to(cast_weight.T > 0, y.T.shape)
         for target, live in zip(targets, np.atleast_2d(present), strict=True):
             check_target_digits(target[live], dtype)
-    stored, low, high = _range(x)
-    _scales(high - low, sparse)
-    _squares(stored, high - low, dtype)
-    _digits(x, stored, low, high, dtype)
-    if sparse:
-        _far(stored, low, high)
+    _check_columns(x, dtype)
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
     # put on the device as they are: no program is compiled
     if packed:
@@ -381,18 +376,17 @@ def _range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.arange(x.shape[1]), x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
 
 
-def _scales(ranges: np.ndarray, sparse: bool) -> None:
-    ranges = ranges[ranges > 0]
-    if ranges.size and ranges.max() > 1000 * ranges.min():
+def _check_columns(x: Any, dtype: np.dtype) -> None:
+    """Warn of columns of other scales, that underflow when squared, or that lose digits."""
+    columns, low, high = _range(x)
+    ranges = high - low
+    large = ranges[ranges > 0]
+    if large.size and large.max() > 1000 * large.min():
         _warn(
-            f"the ranges of the columns go from {ranges.min():.2g} to {ranges.max():.2g}: solvers "
+            f"the ranges of the columns go from {large.min():.2g} to {large.max():.2g}: solvers "
             "converge slowly on such rows; scale them first, for example with "
-            f"jaxsvm.data.{'scale' if sparse else 'standardize'}"
+            f"jaxsvm.data.{'scale' if is_sparse(x) else 'standardize'}"
         )
-
-
-def _squares(columns: np.ndarray, ranges: np.ndarray, dtype: np.dtype) -> None:
-    """Warn of a column whose differences have squares that underflow."""
     small = np.flatnonzero((ranges > 0) & (ranges < 100 * np.finfo(dtype).tiny ** 0.5))
     if small.size:
         least = ranges[small].min()
@@ -400,6 +394,17 @@ def _squares(columns: np.ndarray, ranges: np.ndarray, dtype: np.dtype) -> None:
             f"the numbers of column {columns[small[ranges[small].argmin()]]} differ by {least:.2g} "
             f"at most, and squares of such numbers underflow in {dtype}: multiply its numbers, for "
             f"example by {2.0 ** -np.floor(np.log2(least)):.2g}"
+        )
+    _digits(x, columns, low, high, dtype)
+    half = ranges / 2
+    ratio = np.where(half > 0, np.abs(low + high) / 2 / np.where(half > 0, half, 1), 0)
+    # kernels do not shift sparse rows; |x|^2 loses 1e-2 of the squared width
+    if is_sparse(x) and ratio.size and ratio.max() > 300:
+        k = int(np.argmax(ratio))
+        _warn(
+            f"column {columns[k]} of the sparse x lies far from 0 ({low[k]:.9g} to "
+            f"{high[k]:.9g}): kernels lose its digits, as sparse rows are not shifted; subtract "
+            "its mean from the stored numbers, which are all of that column"
         )
 
 
@@ -428,22 +433,6 @@ def _digits(
                 "subtract its mean from all rows beforehand, in float64, or switch on 64-bit "
                 "numbers, jax.config.update('jax_enable_x64', True)"
             )
-
-
-def _far(columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    """Warn of a column of a sparse matrix that is far from 0.
-
-    Kernels do not shift sparse rows.
-    """
-    half, middle = (high - low) / 2, np.abs(low + high) / 2
-    ratio = np.where(half > 0, middle / np.where(half > 0, half, 1), 0)
-    if ratio.size and ratio.max() > 300:  # |x|^2 loses 1e-2 of the squared width
-        k = int(np.argmax(ratio))
-        _warn(
-            f"column {columns[k]} of the sparse x lies far from 0 ({low[k]:.9g} to "
-            f"{high[k]:.9g}): kernels lose its digits, as sparse rows are not shifted; subtract "
-            "its mean from the stored numbers, which are all of that column"
-        )
 
 
 def _warn(message: str) -> None:

@@ -35,7 +35,6 @@ class CrossValidated(BaseSVM):
     """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them."""
 
     _takes_columns = False
-    progress = False
 
     @as_task
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
@@ -142,8 +141,6 @@ class CrossValidated(BaseSVM):
 
 class KernelCV(CrossValidated, KernelSVM):
     """Chooses C, and gamma of a kernel that has it, of a kernel machine."""
-
-    gamma = "scale"
 
     def _axes(self, x: Any) -> dict[str, np.ndarray]:
         """The axes C and gamma; the latter where it is chosen."""
