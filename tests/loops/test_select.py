@@ -381,9 +381,8 @@ def test_nu_machines():
     maker = lambda nu, gamma: jaxsvm.nu_svc(nu, kernels.rbf(gamma=gamma))
     axes = {"nu": np.array([0.2, 0.5]), "gamma": np.array([0.1, 1.0])}
     found = select(maker, DATA, KEY, folds=3, progress=False, **axes)
-    search = grid_search(
-        NuSVC(), axes, found.fold
-    )  # its first axis is the first by the alphabet, gamma
+    # its first axis is the first by the alphabet, gamma
+    search = grid_search(NuSVC(), axes, found.fold)
     wanted = 1 + errors_of(search, (2, 2), 3).swapaxes(0, 1)
     assert np.abs((found.table.folds - wanted) * np.bincount(found.fold)).max() <= 2.001
 
