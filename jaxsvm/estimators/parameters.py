@@ -34,7 +34,7 @@ def estimator(cls: type[_T]) -> type[_T]:
 
 @estimator
 class NuParameter:
-    """The first parameter of machines with a bound nu; a base after that of the kernel."""
+    """The parameter nu: as the last base of a machine it stands before those of the kernel."""
 
     nu: float = 0.5
 
