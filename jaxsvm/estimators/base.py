@@ -201,22 +201,21 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             self.__dict__.update(attributes)
             raise
 
-    def _merged(
-        self,
-        x: Any,
-        key: np.ndarray,
-        weight: np.ndarray,
-        factors: Any = 1.0,
-        least: int = 0,
-        *,
-        merge: bool = True,
-    ) -> MergedRows:
-        """The rows as they are trained on; rows that differ in `key` (n,) are not merged.
+    def _prepared(self, x: Any, weight: np.ndarray) -> tuple[Any, bool]:
+        """The rows as solvers take them, and whether equal ones may be merged."""
+        return x, True
 
-        `factors`, (n,), (n, k) or a number, are the class weights. At least `least` rows result.
-        Equal rows become one if `merge`.
+    def _merged(
+        self, x: Any, targets: Targets, weight: np.ndarray, least: int = 0, key: Any = None
+    ) -> MergedRows:
+        """The rows as they are trained on, `least` of them at least.
+
+        Rows that differ in `key` (n,) are not merged, nor are those of several targets. None: the
+        key of the targets.
         """
-        x = to_train_dtype(x, weight)
+        x, merge = self._prepared(x, weight)
+        x, merge = to_train_dtype(x, weight), merge and targets.value.ndim == 1
+        key, factors = targets.key if key is None else key, targets.factors
         rows, copies, group = (merge_duplicates if merge else drop_absent)(x, key, weight)
         padding = bucket_size(max(len(rows), least)) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
@@ -225,7 +224,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         if np.ndim(factors) == 2:
             total = copies[:, None] * factors[index]
         else:
-            total = copies * np.broadcast_to(factors, len(key))[index]
+            total = copies * np.broadcast_to(factors, len(weight))[index]
         return MergedRows(x, index, copies, total, len(rows), group)
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
@@ -257,8 +256,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         `numbers` replace parameters of the same name. Rows are padded to at least the size of
         `least` rows. A `warm` run begins at the solution of the last one.
         """
-        one = targets.value.ndim == 1  # rows of several targets stay apart
-        rows = self._merged(x, targets.key, weight, targets.factors, least, merge=one)
+        rows = self._merged(x, targets, weight, least)
         index, n, d = rows.index, len(rows.index), rows.x.shape[1]
         n_rows = max(rows.n_rows, min(copies_in(weight), SHORT_PASS))
         spec = self._spec(rows, None if state is None else self._solver, **numbers or {})

@@ -76,7 +76,7 @@ class CrossValidated(BaseSVM):
         """Search the grid; the result are the numbers chosen, which also become attributes."""
         # equal rows of one fold are one row; those of several folds are not
         key = np.unique(np.stack([targets.value, fold]), axis=1, return_inverse=True)[1].ravel()
-        rows = self._merged(x, key, weight, targets.factors)
+        rows = self._merged(x, targets, weight, key=key)
         index, names, d = rows.index, targets.names, rows.x.shape[1]
         axes: dict[str, Any] = self._axes(rows.x[: rows.n_rows])
         for name, numbers in axes.items():

@@ -27,7 +27,7 @@ from ..machines import (
 )
 from ..numerics import dot
 from ..types import Loss
-from .base import BaseSVM, MergedRows, Spec, Trained, steps_of_state
+from .base import BaseSVM, Spec, Trained, steps_of_state
 from .compact import inner_of
 from .preprocess import on_cpu, validate
 
@@ -129,10 +129,8 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         """Whether the constant is a column of the rows."""
         return self.fit_intercept and self._bias() == "none"
 
-    def _merged(
-        self, x: Any, key: np.ndarray, weight: np.ndarray, *args: Any, merge: bool = True
-    ) -> MergedRows:
-        """As `BaseSVM._merged`, with a constant column for an intercept that is of no solver.
+    def _prepared(self, x: Any, weight: np.ndarray) -> tuple[Any, bool]:
+        """The rows, with a constant column for an intercept that is of no solver.
 
         Many rows for `dual_descent` are not merged, as it visits a heavy row only once a pass. On
         few rows weights are copies to the last digit.
@@ -141,9 +139,9 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             check_positive(intercept_scaling=self.intercept_scaling)
         x = sparsify(x) if not is_sparse(x) and is_mostly_zeros(x) else x
         x = append_column(x, self.intercept_scaling) if self._has_column() else x
-        if is_sparse(x) and x.nnz > MANY_ENTRIES:
-            merge = self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
-        return super()._merged(x, key, weight, *args, merge=merge)
+        if not is_sparse(x) or x.nnz <= MANY_ENTRIES:
+            return x, True
+        return x, self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
 
     def _without_column(self, model: Any) -> Any:
         """The model with the weight of the last column as its intercept."""
