@@ -312,10 +312,8 @@ def _check_info(s: _Subject) -> None:
         for name, kind in (kinds | {"evals": "int32" if is_count else dtype}).items():
             leaf, wanted = _type(getattr(info, name)), f"{jnp.dtype(kind)}[]"
             _require(leaf == wanted, f"{name} is {leaf} and not {wanted}")
-        for name, leaf, kind in (
-            ("index", info.index, "int32"),
-            ("progress", info.progress, dtype),
-        ):
+        vectors = ("index", info.index, "int32"), ("progress", info.progress, dtype)
+        for name, leaf, kind in vectors:
             right = np.ndim(leaf) == 1 and _type(leaf) == f"{jnp.dtype(kind)}[{leaf.shape[0]}]"
             _require(right, f"{name} is {_type(leaf)} and not a vector of {jnp.dtype(kind)}")
         same = info.index.shape == info.progress.shape

@@ -166,9 +166,8 @@ def _fit_cells(
         last = support[-1] if support.shape[0] else jnp.zeros((), jnp.int32)
         return decision_values(run.model, held), {"support": last}
 
-    if not hasattr(jax.eval_shape(first.init, key, data), "restart") or any(
-        depends_on(features, first_own)
-    ):
+    restarts = hasattr(jax.eval_shape(first.init, key, data), "restart")
+    if not restarts or any(depends_on(features, first_own)):
 
         def one_cell(_: Array, own: list[Array]) -> tuple[Array, dict]:
             solver = stack.solver(own)
