@@ -41,9 +41,8 @@ class Chunks:
         if not -len(self) <= i < len(self):
             raise IndexError(f"chunk {i} of {len(self)}")
         start = self.first + i % len(self) * self.rows
-        return jax.tree.map(
-            lambda a: _read(a, start, min(start + self.rows, a.shape[0])), self.parts
-        )
+        read = lambda a: _read(a, start, min(start + self.rows, a.shape[0]))
+        return jax.tree.map(read, self.parts)
 
 
 def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
@@ -103,13 +102,8 @@ def _read(a: Any, start: int, stop: int) -> np.ndarray:
     root = a
     while isinstance(root, np.memmap) and isinstance(root.base, np.memmap):
         root = root.base
-    mapped = (
-        isinstance(root, np.memmap)
-        and isinstance(root.base, mmap.mmap)
-        and root.filename is not None
-        and root.mode != "c"
-    )
-    if not mapped or not a.flags.c_contiguous:
+    is_map = isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap)
+    if not (is_map and root.filename and root.mode != "c" and a.flags.c_contiguous):
         return a[start:stop]
     width = int(np.prod(a.shape[1:], dtype=np.int64))
     with open(root.filename, "rb") as file:

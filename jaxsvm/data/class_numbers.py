@@ -40,14 +40,11 @@ def encode(y: Any, names: Any = None) -> tuple[np.ndarray, tuple]:
         raise ValueError(
             f"y holds a single class, {known.tolist()}: a classifier needs rows of two or more"
         )
-    same_kind = (known.dtype.kind in "US") == (y.dtype.kind in "US")
-    order = np.argsort(known, kind="stable")
-    place = (
-        order[np.minimum(np.searchsorted(known[order], y), len(known) - 1)]
-        if same_kind
-        else np.zeros(len(y), int)
-    )
-    unknown = known[place] != y if same_kind else np.ones(len(y), bool)
+    place, unknown = np.zeros(len(y), int), np.ones(len(y), bool)
+    if (known.dtype.kind in "US") == (y.dtype.kind in "US"):
+        order = np.argsort(known, kind="stable")
+        place = order[np.minimum(np.searchsorted(known[order], y), len(known) - 1)]
+        unknown = known[place] != y
     if unknown.any():
         raise ValueError(
             f"y holds the class {y[unknown][0].item()!r}, which is not among {known.tolist()}"
@@ -73,13 +70,11 @@ def _names(name: str, values: Any) -> np.ndarray:
         if array.dtype.kind != "O" and len(set(items)) > len(np.unique(array)):
             raise ValueError(f"{name} holds whole numbers that no float tells apart: pass strings")
     if array.dtype.kind not in "biufUSV" and array.ndim == 1:
-        invalid = next(
-            (item for item in array.tolist() if not isinstance(item, str | numbers.Real)),
-            array.tolist()[0],
-        )
+        items = array.tolist()
+        others = [item for item in items if not isinstance(item, str | numbers.Real)]
         raise ValueError(
             f"{name} must hold class names, all numbers or all strings, got "
-            f"{shown(invalid)} among them"
+            f"{shown((others or items)[0])} among them"
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name} holds a NaN or an infinity, which is no class: drop such rows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import zipfile
 from collections.abc import Mapping
@@ -60,9 +61,8 @@ def load(path: str | os.PathLike, target: str | None = None, *, task: str | None
         )
     x, y, query, weight, _ = read(path, target)
     if y is None:
-        names = (
-            f"one of {_names(x.columns)}" if hasattr(x, "columns") else "the file has no array y"
-        )
+        is_table = hasattr(x, "columns")
+        names = f"one of {_names(x.columns)}" if is_table else "the file has no array y"
         raise ValueError(f"name the column of targets, load(path, target=...): {names}")
     try:
         return dataset(x, y, weight, query=query, task=task)
@@ -115,15 +115,12 @@ def _table(path: str, kind: str, target: str | None, words: list | None) -> Rows
         for name in x.columns.intersection(words or []):
             x[name] = x[name].astype(str).where(x[name].notna(), np.nan)
     else:
-        options: Any = {"dtype": dict.fromkeys(words or (), str), "skipinitialspace": True}
-        names = pandas.read_csv(path, header=None, nrows=1, dtype=str, skipinitialspace=True).iloc[
-            0
-        ]
+        read_csv = functools.partial(pandas.read_csv, path, skipinitialspace=True)
+        names = read_csv(header=None, nrows=1, dtype=str).iloc[0]
         if names.dropna().duplicated().any():
             raise ValueError(f"two columns have the name {names[names.duplicated()].iloc[0]!r}")
-        x = pandas.read_csv(
-            path, na_values=MISSING, keep_default_na=False, low_memory=False, **options
-        )
+        kinds: Any = dict.fromkeys(words or (), str)
+        x = read_csv(na_values=MISSING, keep_default_na=False, low_memory=False, dtype=kinds)
     x.columns = x.columns.astype(str)
     if target is not None and target not in x and words is None:
         raise ValueError(f"there is no column {target!r}, expected one of {_names(x.columns)}")

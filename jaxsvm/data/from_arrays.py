@@ -149,10 +149,7 @@ def checked_batch(
         raise ValueError(
             "weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out"
         )
-    if not names and task == "binary":
-        y, names = _labels(y, cast_weight > 0)
-    if not names and task == "multiclass":
-        names = _class_numbers(y[cast_weight > 0])
+    y, names = _named(y, names, task, cast_weight > 0)
     groups = None if query is None else group_numbers(query, len(y), "query").astype(np.int32)
     if task in ("ranking", "survival"):
         check_grades(y, cast_weight, groups, task == "survival")
@@ -162,12 +159,7 @@ def checked_batch(
         present = np.broadcast_to(cast_weight.T > 0, y.T.shape)
         for target, live in zip(targets, np.atleast_2d(present), strict=True):
             check_target_digits(target[live], dtype)
-    stored, low, high = _range(x)
-    _scales(high - low, sparse)
-    _squares(stored, high - low, dtype)
-    _digits(x, stored, low, high, dtype)
-    if sparse:
-        _far(stored, low, high)
+    _check_columns(x, dtype)
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
     # put on the device as they are: no program is compiled
     if packed:
@@ -185,19 +177,15 @@ def _of_traced(
     x: Any, y: Any, weight: Any, query: Any, task: str | None, classes: Any, columns: tuple
 ) -> Batch:
     """The batch inside of a transformation; what is known of y is numbered as outside."""
-    if is_traced_array(y):
-        if classes is not None:
-            raise ValueError("classes number a y that is known: number a traced y by jnp.where")
-        named = Classes((), columns) if columns else None
-        return traced_batch(x, y, weight, query, task or "binary", named)
-    y, names, task = _numbered(y, classes, task)
-    y = numbers("y", y)
-    if not names and task == "binary":
-        y, names = _labels(y, np.ones(y.shape, bool))
-    if not names and task == "multiclass":
-        names = _class_numbers(y)
+    names: tuple = ()
+    if not is_traced_array(y):
+        y, names, task = _numbered(y, classes, task)
+        y = numbers("y", y)
+        y, names = _named(y, names, task, np.ones(y.shape, bool))
+    elif classes is not None:
+        raise ValueError("classes number a y that is known: number a traced y by jnp.where")
     named = Classes(names, columns) if names or columns else None
-    return traced_batch(x, y, weight, query, task, named)
+    return traced_batch(x, y, weight, query, task or "binary", named)
 
 
 def _numbered(y: Any, classes: Any, task: str | None) -> tuple[Any, tuple, str]:
@@ -215,6 +203,13 @@ def _numbered(y: Any, classes: Any, task: str | None) -> tuple[Any, tuple, str]:
         raise ValueError(f"y holds {len(names)} classes, {names[:5]}...: take task='multiclass'")
     task = task or ("binary" if len(names) == 2 else "multiclass")
     return (labels > 0) * 1 if task == "multiclass" and len(names) == 2 else labels, names, task
+
+
+def _named(y: np.ndarray, names: tuple, task: str, present: np.ndarray) -> tuple[np.ndarray, tuple]:
+    """Labels or class numbers of numbers that have no names yet, and their names."""
+    if not names and task == "binary":
+        return _labels(y, present)
+    return y, _class_numbers(y[present]) if not names and task == "multiclass" else names
 
 
 def numbers(name: str, a: Any) -> np.ndarray:
@@ -249,22 +244,15 @@ def check_finite(
     with np.errstate(over="ignore", invalid="ignore"):
         cast = a.astype(dtype, copy=False)
         # A finite sum of squares implies finite numbers, without a temporary of their size.
-        if (
-            name != "weight"
-            and cast.dtype.kind == "f"
-            and np.vdot(cast, cast) < np.finfo(dtype).max / 2
-        ):
+        if np.vdot(cast, cast) < np.finfo(dtype).max / 2:
             return
         values = cast.astype(np.float64, copy=False)
         not_finite = ~np.isfinite(values)
     if not_finite.any():
         row = int(np.argwhere(not_finite)[0][0])
         row = row if indptr is None else int(np.searchsorted(indptr, row, side="right")) - 1
-        kind = (
-            "a NaN"
-            if np.isnan(values[not_finite]).any()
-            else f"an infinity, or a number too large for {dtype}"
-        )
+        kind = f"an infinity, or a number too large for {dtype}"
+        kind = "a NaN" if np.isnan(values[not_finite]).any() else kind
         raise ValueError(
             f"{name} holds {kind}, first in row {row}: drop or fill in such rows "
             f"({int(not_finite.sum())} numbers)"
@@ -296,13 +284,17 @@ def _labels(y: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, tuple]:
     if len(values) == 2:
         names = tuple(values.tolist())
         return (y, (-1, 1)) if names == (-1, 1) else (np.where(y == values[1], 1, -1), names)
-    shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
     is_range = np.array_equal(values, np.arange(len(values)))
     many = ", or task='multiclass' for class numbers" if is_range else ""
     raise ValueError(
-        f"labels must be of two values, such as -1 and +1, got {shown}; use one class against the "
-        f"rest: np.where(y == c, 1, -1), or task='regression' for real targets{many}"
+        f"labels must be of two values, such as -1 and +1, got {_first(values)}; use one class "
+        f"against the rest: np.where(y == c, 1, -1), or task='regression' for real targets{many}"
     )
+
+
+def _first(values: np.ndarray) -> str:
+    """The first of many numbers in words."""
+    return ", ".join(f"{float(v):g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
 
 
 def _rounded_grades(
@@ -361,12 +353,9 @@ def _class_numbers(y: np.ndarray) -> tuple:
     """The class numbers 0 .. k-1, all of which are present."""
     values = np.unique(y)
     if len(values) < 2 or not np.array_equal(values, np.arange(len(values))):
-        shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (
-            ", ..." if len(values) > 5 else ""
-        )
         raise ValueError(
             "class numbers must be 0 .. k-1, k >= 2, each of them present, got "
-            f"{shown}; use np.unique(y, return_inverse=True)[1]"
+            f"{_first(values)}; use np.unique(y, return_inverse=True)[1]"
         )
     return tuple(range(len(values)))
 
@@ -387,18 +376,17 @@ def _range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.arange(x.shape[1]), x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
 
 
-def _scales(ranges: np.ndarray, sparse: bool) -> None:
-    ranges = ranges[ranges > 0]
-    if ranges.size and ranges.max() > 1000 * ranges.min():
+def _check_columns(x: Any, dtype: np.dtype) -> None:
+    """Warn of columns of other scales, that underflow when squared, or that lose digits."""
+    columns, low, high = _range(x)
+    ranges = high - low
+    large = ranges[ranges > 0]
+    if large.size and large.max() > 1000 * large.min():
         _warn(
-            f"the ranges of the columns go from {ranges.min():.2g} to {ranges.max():.2g}: solvers "
+            f"the ranges of the columns go from {large.min():.2g} to {large.max():.2g}: solvers "
             "converge slowly on such rows; scale them first, for example with "
-            f"jaxsvm.data.{'scale' if sparse else 'standardize'}"
+            f"jaxsvm.data.{'scale' if is_sparse(x) else 'standardize'}"
         )
-
-
-def _squares(columns: np.ndarray, ranges: np.ndarray, dtype: np.dtype) -> None:
-    """Warn of a column whose differences have squares that underflow."""
     small = np.flatnonzero((ranges > 0) & (ranges < 100 * np.finfo(dtype).tiny ** 0.5))
     if small.size:
         least = ranges[small].min()
@@ -406,6 +394,17 @@ def _squares(columns: np.ndarray, ranges: np.ndarray, dtype: np.dtype) -> None:
             f"the numbers of column {columns[small[ranges[small].argmin()]]} differ by {least:.2g} "
             f"at most, and squares of such numbers underflow in {dtype}: multiply its numbers, for "
             f"example by {2.0 ** -np.floor(np.log2(least)):.2g}"
+        )
+    _digits(x, columns, low, high, dtype)
+    half = ranges / 2
+    ratio = np.where(half > 0, np.abs(low + high) / 2 / np.where(half > 0, half, 1), 0)
+    # kernels do not shift sparse rows; |x|^2 loses 1e-2 of the squared width
+    if is_sparse(x) and ratio.size and ratio.max() > 300:
+        k = int(np.argmax(ratio))
+        _warn(
+            f"column {columns[k]} of the sparse x lies far from 0 ({low[k]:.9g} to "
+            f"{high[k]:.9g}): kernels lose its digits, as sparse rows are not shifted; subtract "
+            "its mean from the stored numbers, which are all of that column"
         )
 
 
@@ -434,22 +433,6 @@ def _digits(
                 "subtract its mean from all rows beforehand, in float64, or switch on 64-bit "
                 "numbers, jax.config.update('jax_enable_x64', True)"
             )
-
-
-def _far(columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    """Warn of a column of a sparse matrix that is far from 0.
-
-    Kernels do not shift sparse rows.
-    """
-    half, middle = (high - low) / 2, np.abs(low + high) / 2
-    ratio = np.where(half > 0, middle / np.where(half > 0, half, 1), 0)
-    if ratio.size and ratio.max() > 300:  # |x|^2 loses 1e-2 of the squared width
-        k = int(np.argmax(ratio))
-        _warn(
-            f"column {columns[k]} of the sparse x lies far from 0 ({low[k]:.9g} to "
-            f"{high[k]:.9g}): kernels lose its digits, as sparse rows are not shifted; subtract "
-            "its mean from the stored numbers, which are all of that column"
-        )
 
 
 def _warn(message: str) -> None:

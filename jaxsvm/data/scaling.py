@@ -56,9 +56,8 @@ def _standardize(x: Array) -> Standardize:
     scaled = x / unit[None, :]
     mean, deviation = unit * jnp.mean(scaled, 0), unit * jnp.std(scaled, 0)
     constant = constant | (deviation < jnp.finfo(x.dtype).tiny)
-    return Standardize(
-        jnp.where(constant, x[0], mean), jnp.where(constant, jnp.ones_like(deviation), deviation)
-    )
+    deviation = jnp.where(constant, jnp.ones_like(deviation), deviation)
+    return Standardize(jnp.where(constant, x[0], mean), deviation)
 
 
 @struct
@@ -78,9 +77,8 @@ class Scale:
                 "the map was fitted on dense rows and moves zeros: make the rows "
                 "dense with x.toarray()"
             )
-        return dataclasses.replace(
-            x, value=x.value / jnp.asarray(self.width).at[x.index].get(mode="promise_in_bounds")
-        )
+        width = jnp.asarray(self.width).at[x.index].get(mode="promise_in_bounds")
+        return dataclasses.replace(x, value=x.value / width)
 
 
 def scale(x: Array) -> Scale:
@@ -108,12 +106,8 @@ def scale(x: Array) -> Scale:
 @jax.jit
 def _scale(x: Array) -> Scale:
     if isinstance(x, SparseRows):
-        low, width = (
-            None,
-            jnp.zeros(x.columns, x.dtype)
-            .at[x.index]
-            .max(jnp.abs(x.value), mode="promise_in_bounds"),
-        )
+        low, size = None, jnp.abs(x.value)
+        width = jnp.zeros(x.columns, x.dtype).at[x.index].max(size, mode="promise_in_bounds")
     else:
         low, width = jnp.min(x, 0), jnp.max(x, 0) - jnp.min(x, 0)
     return Scale(low, jnp.where(width > 0, width, jnp.ones_like(width)))

@@ -40,9 +40,6 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
     parts = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
     if any(part.shape[0] == 0 for part in parts):
         raise ValueError(f"{n} rows are too few for the shares {shares}: a part would be empty")
-    return tuple(
-        take(data, part)._replace(
-            index=jnp.arange(part.shape[0], dtype=jnp.int32), weight=data.weight[part]
-        )
-        for part in parts
-    )
+    numbers = lambda part: jnp.arange(part.shape[0], dtype=jnp.int32)
+    own = lambda part: {"index": numbers(part), "weight": data.weight[part]}
+    return tuple(take(data, part)._replace(**own(part)) for part in parts)

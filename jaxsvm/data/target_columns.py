@@ -15,7 +15,7 @@ MOST_MISSING = "y holds no target at all in column {}: leave the column out"
 def has_columns(y: Any, task: str | None = None) -> bool:
     """Whether y has several targets for each row; one column is taken for labels of that task."""
     try:
-        shape = y.shape if hasattr(y, "shape") else np.shape(y)
+        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
     except ValueError:  # rows of several lengths
         return False
     return len(shape) == 2 and (shape[1] != 1 or task == "multilabel")
@@ -37,7 +37,7 @@ def target_columns(
             f"y has several columns, which is for task 'multilabel' or 'regression', got {task!r}"
         )
     refuse_masked("y", y)
-    own = _names_in(y)
+    own = list(getattr(y, "columns", ()))  # of a data frame
     y = np.asarray(y.toarray() if is_sparse(y) else y)
     if y.dtype.kind not in "biufO":
         raise ValueError(f"y of several columns must hold numbers or booleans, got {y.dtype}")
@@ -78,8 +78,3 @@ def column_names(own: list, k: int, names: Any) -> tuple:
     if len(names) != k or len(set(names)) < k:
         raise ValueError(f"classes must name each of the {k} columns of y, got {shown(names)}")
     return names
-
-
-def _names_in(y: Any) -> list:
-    """The names of the columns of a data frame; none of other arrays."""
-    return list(getattr(y, "columns", ()))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -17,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from .. import samplers
 from ..checks import caller_stacklevel, check_positive, x64_enabled
 from ..data.from_arrays import check_digits
+from ..data.target_columns import has_columns
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..loops.fitting import fit_once
@@ -87,6 +89,10 @@ class Targets(NamedTuple):
         return solver if k <= 2 or self.reduce is None else self.reduce(solver, classes=k)
 
 
+Rows = tuple[Any, np.ndarray, np.ndarray]  # rows, targets and weights
+Trained = tuple[Targets, np.ndarray]  # and the number of the merged row of each row, or -1
+
+
 class Spec(NamedTuple):
     """How a machine is trained on its rows."""
 
@@ -107,17 +113,18 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
     _takes_columns = True  # whether y may be (n, k)
+    _packs_rows = False  # whether solvers with a layout of their own read packed sparse rows
     _last: Solution | None = None  # at which the next fit with `warm_start` begins
+    # of machines without such a parameter
+    kernel: Any = None
+    solver: Any = None
+    verbose: Any = False
     warm_start: Any = False
-    _fitted_with: dict[str, Any]  # their values
     _centre: Any = 0.0  # subtracted from real targets in float64; part of a free intercept
-    _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
-    progress: bool
-    solver_: str
+    _solver: Any
     _seed: int
     _calls: int
-    _solver: Any
-    n_iter_: Any
+    _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         """How the machine is trained on these rows.
@@ -140,17 +147,14 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         "rows" are the training rows, of a precomputed kernel. To "padded" ones columns of zeros may
         be added without an effect, so that data of similar width share a program.
         """
-        kernel, solver = (getattr(self, name, None) for name in ("kernel", "solver"))
         if self._is_pairwise() or self._kernel_rows is not None:
             return "rows"
-        by_name = solver is None or isinstance(solver, str)
-        return "padded" if by_name and (kernel is None or may_widen(kernel)) else "fixed"
+        by_name = isinstance(self.solver, str | None)
+        return "padded" if by_name and (self.kernel is None or may_widen(self.kernel)) else "fixed"
 
     def _is_pairwise(self) -> bool:
         """Whether the user gives a precomputed kernel in place of rows."""
-        return is_matrix(getattr(self, "kernel", None)) or takes_matrix(
-            getattr(self, "solver", None)
-        )
+        return is_matrix(self.kernel) or takes_matrix(self.solver)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -158,22 +162,15 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
 
-    def _checked(
-        self, X: Any, y: Any, sample_weight: Any, reset: bool
-    ) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Rows:
         """The checked rows in the precision that they came in, targets and weights."""
         if any(map(np.ma.is_masked, (X, y))):
             raise ValueError(
                 "X or y has masked entries, which are no numbers: drop such rows or fill them in"
             )
-        X, y = validate(
-            self,
-            X,
-            y,
-            reset=reset,
-            y_numeric=isinstance(self, RegressorMixin),
-            multi_output=self._takes_columns and has_columns(y),
-        )
+        kind = {"y_numeric": isinstance(self, RegressorMixin)}
+        kind["multi_output"] = self._takes_columns and has_columns(y)
+        X, y = validate(self, X, y, reset=reset, **kind)
         y = np.asarray(y.toarray() if is_sparse(y) else y)
         if self._columns == "rows" and X.shape[0] != X.shape[1]:
             raise ValueError(
@@ -190,10 +187,8 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
     def __getstate__(self) -> dict:
         """The attributes with arrays of NumPy, which other programs read without JAX's devices."""
-        state = super().__getstate__()
-        return {
-            k: v if isinstance(v, dict) else jax.tree.map(_on_host, v) for k, v in state.items()
-        }
+        on_host = lambda value: value if isinstance(value, dict) else jax.tree.map(_on_host, value)
+        return {name: on_host(value) for name, value in super().__getstate__().items()}
 
     @contextlib.contextmanager
     def _restore_on_error(self) -> Iterator[None]:
@@ -206,22 +201,21 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             self.__dict__.update(attributes)
             raise
 
-    def _merged(
-        self,
-        x: Any,
-        key: np.ndarray,
-        weight: np.ndarray,
-        factors: Any = 1.0,
-        least: int = 0,
-        *,
-        merge: bool = True,
-    ) -> MergedRows:
-        """The rows as they are trained on; rows that differ in `key` (n,) are not merged.
+    def _prepared(self, x: Any, weight: np.ndarray) -> tuple[Any, bool]:
+        """The rows as solvers take them, and whether equal ones may be merged."""
+        return x, True
 
-        `factors`, (n,), (n, k) or a number, are the class weights. At least `least` rows result.
-        Equal rows become one if `merge`.
+    def _merged(
+        self, x: Any, targets: Targets, weight: np.ndarray, least: int = 0, key: Any = None
+    ) -> MergedRows:
+        """The rows as they are trained on, `least` of them at least.
+
+        Rows that differ in `key` (n,) are not merged, nor are those of several targets. None: the
+        key of the targets.
         """
-        x = to_train_dtype(x, weight)
+        x, merge = self._prepared(x, weight)
+        x, merge = to_train_dtype(x, weight), merge and targets.value.ndim == 1
+        key, factors = targets.key if key is None else key, targets.factors
         rows, copies, group = (merge_duplicates if merge else drop_absent)(x, key, weight)
         padding = bucket_size(max(len(rows), least)) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
@@ -230,20 +224,14 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         if np.ndim(factors) == 2:
             total = copies[:, None] * factors[index]
         else:
-            total = copies * np.broadcast_to(factors, len(key))[index]
+            total = copies * np.broadcast_to(factors, len(weight))[index]
         return MergedRows(x, index, copies, total, len(rows), group)
-
-    def _reads_packed(self, solver: Any) -> bool:
-        """Whether the solver lays sparse rows out by packing them."""
-        return False
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """What rows with checked targets and weights are trained on."""
         return Targets(y - self._centre)
 
-    def _train(
-        self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any
-    ) -> tuple[Targets, np.ndarray]:
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
         """Set the fitted attributes from checked rows; the result is that of `_targets` and `_run`.
 
         `more` are arguments of `_run`; without any the run may begin at the last solution.
@@ -268,18 +256,17 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         `numbers` replace parameters of the same name. Rows are padded to at least the size of
         `least` rows. A `warm` run begins at the solution of the last one.
         """
-        one = targets.value.ndim == 1  # rows of several targets stay apart
-        rows = self._merged(x, targets.key, weight, targets.factors, least, merge=one)
+        rows = self._merged(x, targets, weight, least)
         index, n, d = rows.index, len(rows.index), rows.x.shape[1]
         n_rows = max(rows.n_rows, min(copies_in(weight), SHORT_PASS))
         spec = self._spec(rows, None if state is None else self._solver, **numbers or {})
         columns = pad_columns(rows.x) if self._columns == "padded" else rows.x
         query = None if targets.query is None else targets.query[index]
         any_unit = divides_rows(spec.solver)
-        packed = is_sparse(columns) and self._reads_packed(targets.solver_of(spec.solver))
-        data = batch(
-            columns, targets.value[index], rows.weight, query, any_unit=any_unit, packed=packed
-        )
+        is_cpu = self._packs_rows and jax.default_backend() == "cpu"
+        packed = is_cpu and is_sparse(columns) and targets.solver_of(spec.solver).lays_out
+        how = {"any_unit": any_unit, "packed": packed}
+        data = batch(columns, targets.value[index], rows.weight, query, **how)
         key = self._next_key(state is None)
         now = None
         if self.warm_start:
@@ -290,20 +277,18 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             state = start_of(self._last, now, targets.solver_of, key, data)
         while True:
             solver = targets.solver_of(spec.solver)
-            fields = solver
-            sampler = spec.sampler or fields.sampler or samplers.uniform(1)
-            plan = plan_of(spec, fields, sampler, n_rows, n, one_pass=one_pass)
+            sampler = spec.sampler or solver.sampler or samplers.uniform(1)
+            plan = plan_of(spec, solver, sampler, n_rows, n, one_pass=one_pass)
             start = None
             if state is not None:  # the solver keeps its step counter, the rows are new
                 step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
                 start = RunState(state, sampler.init(key, data), step, done)
-            progress = self.progress or bool(getattr(self, "verbose", False))
-            if start is None and not progress and is_one_update(spec, fields):
+            progress = self.progress or bool(self.verbose)
+            if start is None and not progress and is_one_update(spec, solver):
                 run = fit_once(solver, data, key, plan["tol"])
             else:
-                run = run_solver(
-                    solver, data, key, state=start, sampler=sampler, progress=progress, **plan
-                )
+                plan |= {"state": start, "sampler": sampler, "progress": progress}
+                run = run_solver(solver, data, key, **plan)
             if spec.instead is None or run.converged:
                 break
             spec, state = spec.instead, None
@@ -316,10 +301,9 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         if spec.name is not None:
             self.solver_ = spec.name
         self._fitted_with = {name: getattr(self, name) for name in self._structure}
-        solver_state = run.state.solver if streams(fields) else ()
-        self.fit_ = run._replace(
-            model=self.model_, state=run.state._replace(solver=solver_state, sampler=())
-        )
+        solver_state = run.state.solver if streams(solver) else ()
+        state = run.state._replace(solver=solver_state, sampler=())
+        self.fit_ = run._replace(model=self.model_, state=state)
         steps = int(run.state.step)
         passes = steps if sampler.full_batch else -(-steps * sampler.rows(n) // n_rows)
         self.n_iter_ = max(1, passes if spec.iterations is None else spec.iterations(run))
@@ -342,9 +326,9 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
     def _next_key(self, first: bool) -> jax.Array:
         """The key of a run, or of the next call of `partial_fit`."""
-        self._seed, self._calls = (
-            (make_seed(self.random_state), 0) if first else (self._seed, self._calls + 1)
-        )
+        if first:
+            self._seed, self._calls = make_seed(self.random_state), -1
+        self._calls += 1
         key = key_of(self._seed)
         return jax.random.fold_in(key, self._calls) if self._calls else key
 
@@ -394,21 +378,16 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         """Intercepts, (1,), (k,) or for pairs of classes (k(k-1)/2,)."""
 
         def intercepts(model):
-            values = model.w if isinstance(model, Linear) else model.coef
-            return np.broadcast_to(
-                np.asarray(model.b, np.float64), np.atleast_2d(values).shape[:1]
-            ).copy()
+            values = np.atleast_2d(model.w if isinstance(model, Linear) else model.coef)
+            return np.broadcast_to(np.asarray(model.b, np.float64), values.shape[:1]).copy()
 
         return self._field("intercept_", Linear | Expansion, intercepts)
 
     @property
     def support_(self) -> np.ndarray:
         """(m,) indices of the support vectors in the training data; of equal rows the first."""
-        return self._field(
-            "support_",
-            Expansion,
-            lambda model: np.asarray(on_rows(model).index)[support_index(model)],
-        )
+        rows_of = lambda model: np.asarray(on_rows(model).index)[support_index(model)]
+        return self._field("support_", Expansion, rows_of)
 
     @property
     def dual_coef_(self) -> np.ndarray:
@@ -416,28 +395,14 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
         The shape is (1, m), (k, m) or for pairs of classes (k(k-1)/2, m).
         """
-        return self._field(
-            "dual_coef_",
-            Expansion,
-            lambda model: np.atleast_2d(on_rows(model).coef)[:, support_index(model)],
-        )
-
-
-def has_columns(y: Any) -> bool:
-    """Whether y has several targets for each row."""
-    try:
-        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
-    except ValueError:  # rows of several lengths
-        return False
-    return len(shape) == 2 and shape[1] > 1
+        coef_of = lambda model: np.atleast_2d(on_rows(model).coef)[:, support_index(model)]
+        return self._field("dual_coef_", Expansion, coef_of)
 
 
 def _on_host(leaf: Any) -> Any:
     """An array of numbers as one of NumPy; anything else as it is."""
-    is_array = isinstance(leaf, jax.Array) and not jax.dtypes.issubdtype(
-        leaf.dtype, jax.dtypes.prng_key
-    )
-    return np.asarray(leaf) if is_array else leaf
+    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) and not is_key else leaf
 
 
 def warn_unless_accepted(run: Fit, spec: Spec, tol: float | None) -> None:
@@ -494,15 +459,12 @@ def plan_of(
             f"tol='auto' and give {length}"
         )
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
-    every = period or (
-        1 if solver.iterates_to is not None else max(-(-n // b), 128 if b < n else 10)
-    )
+    iterates = solver.iterates_to is not None
+    every = period or (1 if iterates else max(-(-n // b), 128 if b < n else 10))
     pass_steps = -(-n_rows // b)
     if steps is None and one_pass:
         steps = pass_steps
     elif steps is None:
-        passes = passes or (
-            PASSES if tol is None or solver.iterates_to is not None else MEASURED_PASSES
-        )
+        passes = passes or (PASSES if tol is None or iterates else MEASURED_PASSES)
         steps = -(-passes * pass_steps // every) * every  # whole chunks
     return {"steps": steps, "every": every, "tol": tol}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any
 
 from ..budget import default_for
@@ -11,9 +12,10 @@ from ..objectives import lam_from_C
 from ..solvers import bsca, bsgd
 from .base import Spec
 from .classifier import PartialFitMixin
-from .parameters import kernel_of, set_parameters
+from .parameters import estimator, kernel_of
 
 
+@estimator
 class BudgetedSVC(PartialFitMixin):
     """A kernel SVM of at most `budget` points, which solves its problem approximately.
 
@@ -70,35 +72,27 @@ class BudgetedSVC(PartialFitMixin):
     """
 
     _structure = ("method", "kernel", "gamma", "degree", "coef0", "budget", "partners")
-    _total: float
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        kernel: str | Callable = "rbf",
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        budget: int = 500,
-        method: str = "bsca",
-        partners: int | None = 59,
-        tol: float | str | None = "auto",
-        max_passes: int | None = None,
-        class_weight: dict | str | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-        probability: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    C: float = field(default=1.0, kw_only=False)
+    kernel: str | Callable = "rbf"
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    budget: int = 500
+    method: str = "bsca"
+    partners: int | None = 59
+    tol: float | str | None = "auto"
+    max_passes: int | None = None
+    class_weight: dict | str | None = None
+    random_state: Any = None
+    progress: bool = False
+    probability: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         check_choice("method", self.method, ("bsca", "bsgd"))
         if previous is None:
             self._total = float(rows.weight.sum())
-            kernel = kernel_of(
-                self.kernel, self.gamma, self.degree, self.coef0, rows.x, rows.copies
-            )
+            named = self.kernel, self.gamma, self.degree, self.coef0
+            kernel = kernel_of(*named, rows.x, rows.copies)
             maintain, budget = default_for(kernel, partners=self.partners), self.budget
         else:  # the kernel is that of the first rows, and so is their weight
             kernel, maintain, budget = previous.kernel, previous.maintain, previous.budget

@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..calibration import Calibrated, calibrate_columns, columns_of
 from ..checks import check_choice
+from ..data.target_columns import has_columns
 from ..models import check_values, class_places
 from ..wrappers import one_vs_one, one_vs_rest
-from .base import BaseSVM, Targets, has_columns
+from .base import BaseSVM, Targets
 from .preprocess import apply, module_of, named
 from .tasks import as_task
 
@@ -31,7 +32,6 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
     """A classifier with class names, class weights and more than two classes."""
 
     multiclass = "ovr"
-    class_weight: Any
     classes_: Any  # (k,) names; of several labels a list of the two of each
 
     @as_task
@@ -145,6 +145,12 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             return module_of(labels[0]).stack(labels, axis=1)
         return named(self.classes_, class_places(score))
 
+    @available_if(lambda self: self._check_probability())
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the probabilities, (n, d) -> (n, k)."""
+        probability = self.predict_proba(X)
+        return module_of(probability).log(probability)
+
 
 def _names_of(c: int, column: np.ndarray) -> np.ndarray:
     """The two class names of a column of labels; of numbers 0 and 1 one may be absent."""
@@ -165,9 +171,6 @@ class ProbabilityMixin(BaseClassifier):
     They come from sigmoids of decision values out of fold, of more than two classes of each against
     the rest, as of `CalibratedClassifierCV(..., ensemble=False)`.
     """
-
-    probability: Any
-    calibrated_: Calibrated
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, **more: Any) -> Self:
         if not isinstance(self.probability, bool | np.bool_):
@@ -204,19 +207,12 @@ class ProbabilityMixin(BaseClassifier):
         machine = clone(self).set_params(probability=False)
         machine.__dict__.pop("_skl_callbacks", None)  # which are for the whole fit
         with config_context(enable_metadata_routing=False):  # the weights are for `fit`
-            values = cross_val_predict(
-                machine,
-                x[:, used] if self._columns == "rows" else x,
-                y,
-                cv=folds,
-                method="decision_function",
-                params={"sample_weight": weight},
-            )
+            x = x[:, used] if self._columns == "rows" else x
+            how: Any = {"method": "decision_function", "params": {"sample_weight": weight}}
+            values = cross_val_predict(machine, x, y, cv=folds, **how)
         names = tuple(self.classes_.tolist())
-        columns = columns_of(values, "rest")
-        return calibrate_columns(
-            self.model_.inner, columns, place, weight, "sigmoid", "rest", names
-        )
+        rows = columns_of(values, "rest"), place, weight
+        return calibrate_columns(self.model_.inner, *rows, "sigmoid", "rest", names)
 
     def _check_probability(self) -> bool:
         if not self.probability:
@@ -242,12 +238,6 @@ class ProbabilityMixin(BaseClassifier):
         if isinstance(values, jax.Array):
             return apply(*self.calibrated_.on_values(values))
         return self.calibrated_.of_values(values)
-
-    @available_if(lambda self: self._check_probability())
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the probabilities, (n, d) -> (n, k)."""
-        probability = self.predict_proba(X)
-        return module_of(probability).log(probability)
 
 
 class PartialFitMixin(ProbabilityMixin):

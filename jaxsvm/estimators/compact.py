@@ -76,10 +76,8 @@ def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
         return dataclasses.replace(model, index=jnp.asarray(numbers, jnp.int32))
     points = support_index(model)
     size = min(bucket_size(len(points)), len(old_index))
-    padded, in_use = (
-        np.concatenate([points, np.zeros(size - len(points), int)]),
-        np.arange(size) < len(points),
-    )
+    padded = np.concatenate([points, np.zeros(size - len(points), int)])
+    in_use = np.arange(size) < len(points)
     x = jax.tree.map(lambda a: np.asarray(a)[padded], model.x)  # by NumPy: nothing is compiled
     if holds_precomputed(model.kernel):
         x = x[:, padded]

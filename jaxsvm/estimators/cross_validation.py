@@ -20,10 +20,10 @@ from ..data import dataset
 from ..loops import C_grid, Selection, select
 from ..loops.select_checks import axis_of
 from ..models import Classifier
-from .base import BaseSVM, MergedRows, Targets
+from .base import BaseSVM, MergedRows, Targets, Trained
 from .compact import add_to_intercept, compact
 from .kernel_svm import KernelSVM
-from .parameters import WITH_GAMMA
+from .parameters import WITH_GAMMA, estimator
 from .preprocess import batch, make_seed, pad_columns
 from .tasks import as_task
 
@@ -35,18 +35,6 @@ class CrossValidated(BaseSVM):
     """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them."""
 
     _takes_columns = False
-    Cs: Any
-    cv: Any
-    scoring: Any
-    refit: bool
-    rule: str
-    tol: float | None
-    memory: float | None
-    n_jobs: int | None
-    random_state: Any
-    verbose: Any
-    progress = False
-    multiclass: str
 
     @as_task
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
@@ -69,9 +57,8 @@ class CrossValidated(BaseSVM):
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return scorer(self, X, y, **weights)
 
-    def _train(
-        self, x: Any, y: np.ndarray, weight: np.ndarray, groups: Any = None, **more: Any
-    ) -> tuple[Targets, np.ndarray]:
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
+        groups = more.pop("groups", None)
         fold = fold_of_rows(self.cv, x, y, groups, isinstance(self, ClassifierMixin))
         targets = self._targets(y, weight)
         chosen = self._choose(x, targets, weight, fold)
@@ -85,20 +72,16 @@ class CrossValidated(BaseSVM):
         """The numbers of the axes, by the names of the parameters that they replace."""
         return {"C": number_axis("Cs", self.Cs, C_grid)}
 
-    def _choose(
-        self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray
-    ) -> dict[str, Any]:
+    def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> dict:
         """Search the grid; the result are the numbers chosen, which also become attributes."""
         # equal rows of one fold are one row; those of several folds are not
         key = np.unique(np.stack([targets.value, fold]), axis=1, return_inverse=True)[1].ravel()
-        rows = self._merged(x, key, weight, targets.factors)
+        rows = self._merged(x, targets, weight, key=key)
         index, names, d = rows.index, targets.names, rows.x.shape[1]
-        axes: dict[str, Any] = {
-            name: axis_of(name, numbers)
-            for name, numbers in self._axes(rows.x[: rows.n_rows]).items()
-        }
+        axes: dict[str, Any] = self._axes(rows.x[: rows.n_rows])
         for name, numbers in axes.items():
-            setattr(self, f"{name}s_", numbers)
+            axes[name] = axis_of(name, numbers)
+            setattr(self, f"{name}s_", axes[name])
         spec = self._spec(rows, **{name: numbers[0] for name, numbers in axes.items()})
         if spec.name is not None:
             self.solver_ = spec.name
@@ -159,9 +142,6 @@ class CrossValidated(BaseSVM):
 class KernelCV(CrossValidated, KernelSVM):
     """Chooses C, and gamma of a kernel that has it, of a kernel machine."""
 
-    gammas: Any
-    gamma = "scale"
-
     def _axes(self, x: Any) -> dict[str, np.ndarray]:
         """The axes C and gamma; the latter where it is chosen."""
         self.gammas_ = None
@@ -170,9 +150,7 @@ class KernelCV(CrossValidated, KernelSVM):
             return axes
         return axes | {"gamma": gamma_axis(self.gammas, x)}
 
-    def _choose(
-        self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray
-    ) -> dict[str, Any]:
+    def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> dict:
         chosen = super()._choose(x, targets, weight, fold)
         if "gamma" not in chosen:
             self.gamma_ = self._gamma if self._has_gamma() else None
@@ -234,23 +212,14 @@ def gamma_axis(gammas: Any, x: Any) -> np.ndarray:
     return number_axis("gammas", gammas, grid)
 
 
+@estimator
 class _OutOfFold(BaseEstimator):
     """Decision values of rows by machines that were trained without them, as an estimator.
 
     X are the numbers of the rows, (n, 1).
     """
 
-    def __init__(
-        self,
-        values: Any = None,
-        classes: Any = None,
-        votes: bool = False,
-        probabilities: Any = None,
-    ) -> None:
-        self.values = values
-        self.classes = classes
-        self.votes = votes
-        self.probabilities = probabilities
+    values: Any = None
 
     def predict(self, X: Any) -> np.ndarray:
         return self.values[X[:, 0]]
@@ -260,12 +229,13 @@ class _OutOfFoldRegressor(RegressorMixin, _OutOfFold):
     """Predicted targets."""
 
 
+@estimator
 class _OutOfFoldClassifier(ClassifierMixin, _OutOfFold):
     """Decision values, and the classes that the machine would predict."""
 
-    @property
-    def classes_(self) -> np.ndarray:
-        return self.classes
+    classes_: Any = None
+    votes: bool = False
+    probabilities: Any = None
 
     def decision_function(self, X: Any) -> np.ndarray:
         return self.values[X[:, 0]]
@@ -274,7 +244,7 @@ class _OutOfFoldClassifier(ClassifierMixin, _OutOfFold):
         return self.probabilities()[X[:, 0]]
 
     def predict(self, X: Any) -> np.ndarray:
-        return self.classes[predicted(self.values, self.votes)[X[:, 0]]]
+        return self.classes_[predicted(self.values, self.votes)[X[:, 0]]]
 
 
 def predicted(values: np.ndarray, votes: bool) -> np.ndarray:
@@ -322,13 +292,14 @@ class _Score:
         weight = self.share_of(y, weight)
         if self.scorer is None:
             return float(np.average(predicted(values, self.votes) != place, weights=weight))
-        estimator = _OutOfFoldClassifier(values, self.classes, self.votes, probabilities)
-        return self._by_scorer(estimator, self.classes[place], weight)
+        own: Any = {"values": values, "classes_": self.classes, "votes": self.votes}
+        machine = _OutOfFoldClassifier(**own, probabilities=probabilities)
+        return self._by_scorer(machine, self.classes[place], weight)
 
     def _of_targets(self, values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
         if self.scorer is not None:
             values, y = (np.asarray(a, np.float64) + self.centre for a in (values, y))
-            return self._by_scorer(_OutOfFoldRegressor(values), y, weight)
+            return self._by_scorer(_OutOfFoldRegressor(values=values), y, weight)
         spread = weight @ (y - np.average(y, weights=weight)) ** 2
         error = weight @ (values - y) ** 2
         return float(error / spread) if spread > 0 else float(error > 0)  # 1 - R^2
@@ -353,12 +324,7 @@ class _Score:
 
 
 def _in_rows_of_user(
-    selection: Selection,
-    rows: MergedRows,
-    fold: np.ndarray,
-    names: tuple | None,
-    d: int,
-    centre: float,
+    selection: Selection, rows: MergedRows, fold: np.ndarray, names: Any, d: int, centre: float
 ) -> Selection:
     """The result for the rows of the user in their order, and for their targets."""
     axes = len(selection.table.names)
@@ -368,9 +334,5 @@ def _in_rows_of_user(
     model = compact(selection.model, rows.index, d)
     if centre:
         scores, model = scores.astype(np.float64) + centre, add_to_intercept(model, centre)
-    return dataclasses.replace(
-        selection,
-        scores=scores,
-        fold=np.where(absent, -1, fold).astype(np.int32),
-        model=model if names is None else Classifier(model, names),
-    )
+    fold, model = np.where(absent, -1, fold), model if names is None else Classifier(model, names)
+    return dataclasses.replace(selection, scores=scores, fold=fold.astype(np.int32), model=model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any, Self
 
 import jax
@@ -18,13 +19,17 @@ from ..data.from_scipy import is_sparse
 from ..features.landmarks import choice
 from ..kernels import Kernel
 from ..names import LANDMARKS
-from .parameters import kernel_of, set_parameters
+from .parameters import estimator, kernel_of
 from .preprocess import apply, make_seed, to_train_dtype, validate
 from .tasks import CallbackSupportMixin, as_task
 
 
+@estimator
 class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A transformer of checked rows to features."""
+
+    kernel: str | Callable = field(default="rbf", kw_only=False)
+    gamma: float | str = "scale"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -39,9 +44,8 @@ class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         x = to_train_dtype(validate(self, X))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x)
         self.phi_ = self._map(jax.random.key(make_seed(self.random_state)), kernel, x)
-        self._n_features_out = jax.eval_shape(
-            self.phi_, jax.ShapeDtypeStruct((1, x.shape[1]), x.dtype)
-        ).shape[1]
+        row = jax.ShapeDtypeStruct((1, x.shape[1]), x.dtype)
+        self._n_features_out = jax.eval_shape(self.phi_, row).shape[1]
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -50,6 +54,7 @@ class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return apply(self.phi_, validate(self, X, reset=False))
 
 
+@estimator
 class NystromFeatures(Map):
     """Nystrom features of a kernel, whose inner products approximate kernel values.
 
@@ -76,37 +81,24 @@ class NystromFeatures(Map):
         (3, 2)
     """
 
-    def __init__(
-        self,
-        kernel: str | Callable = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        n_components: int = 100,
-        choose: str | Callable = "uniform",
-        random_state: Any = None,
-    ) -> None:
-        set_parameters(self, locals())
+    degree: int = 3
+    coef0: float = 0.0
+    n_components: int = 100
+    choose: str | Callable = "uniform"
+    random_state: Any = None
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         if isinstance(self.choose, str):
             check_choice("choose", self.choose, LANDMARKS)
-        size = self.n_components
-        if size > x.shape[0]:
-            size = x.shape[0]
-            warnings.warn(
-                f"n_components={self.n_components} landmarks, but only {size} rows: all are taken",
-                stacklevel=caller_stacklevel(),
-            )
+        size = min(self.n_components, x.shape[0])
+        if size < self.n_components:
+            text = f"n_components={self.n_components} landmarks, but only {size} rows"
+            warnings.warn(f"{text}: all are taken", stacklevel=caller_stacklevel())
         # drawn on the host, so that the other rows are not copied to the device
         is_drawn = self.choose == "uniform"
         if is_drawn:
-            x = x[
-                np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(
-                    x.shape[0], size, replace=False
-                )
-            ]
+            random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+            x = x[random.choice(x.shape[0], size, replace=False)]
         with warnings.catch_warnings():
             # warnings about the scale of the columns, which matters to solvers only
             warnings.simplefilter("ignore")
@@ -117,6 +109,7 @@ class NystromFeatures(Map):
         return features.nystrom(key, kernel, rows, landmarks=size, choose=choose)
 
 
+@estimator
 class FourierFeatures(Map):
     """Random Fourier features of a kernel: inner products are kernel values in expectation.
 
@@ -140,26 +133,13 @@ class FourierFeatures(Map):
 
     degree, coef0 = 3, 0.0  # of kernels that have no spectral distribution
 
-    def __init__(
-        self,
-        kernel: str | Callable = "rbf",
-        *,
-        gamma: float | str = "scale",
-        n_components: int = 100,
-        form: str = "auto",
-        random_state: Any = None,
-    ) -> None:
-        set_parameters(self, locals())
+    n_components: int = 100
+    form: str = "auto"
+    random_state: Any = None
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
-        form = (
-            ("phase" if self.n_components % 2 else "paired") if self.form == "auto" else self.form
-        )
-        return features.fourier(
-            key,
-            kernel,
-            dim=x.shape[1],
-            features=self.n_components,
-            form=form,
-            x=None if is_sparse(x) else x,
-        )
+        size, form = self.n_components, self.form
+        if form == "auto":
+            form = "phase" if size % 2 else "paired"
+        rows = None if is_sparse(x) else x
+        return features.fourier(key, kernel, dim=x.shape[1], features=size, form=form, x=rows)

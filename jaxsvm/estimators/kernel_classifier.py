@@ -14,25 +14,32 @@ from sklearn.utils.metaestimators import available_if
 from ..checks import caller_stacklevel, check_choice
 from ..models import check_values
 from ..wrappers import OneVsOne
-from .base import Targets
+from .base import Targets, Trained
 from .classifier import BaseClassifier
 from .kernel_svm import KernelSVM
 from .pairs import Pairs, values_of_classes, votes_of
+from .parameters import estimator
 from .preprocess import module_of, named
 from .probabilities import coupled, fit_sigmoids, sigmoid, units_of
 
 FOLDS = 5  # of the cross-validation of probabilities, as in LIBSVM
 
 
+@estimator
 class KernelClassifier(KernelSVM, BaseClassifier):
     """A kernel classifier: votes of pairs of classes, decision values, probabilities."""
 
     multiclass = "ovo"
-    decision_function_shape: str
-    break_ties: bool
-    probability: Any
-    random_state: Any
-    _sigmoids: tuple[np.ndarray, np.ndarray]
+    shrinking: bool = True
+    probability: bool | str = False
+    tol: float | None = 1e-3
+    cache_size: float = 200
+    class_weight: dict | str | None = None
+    verbose: bool = False
+    max_iter: int = -1
+    decision_function_shape: str = "ovr"
+    break_ties: bool = False
+    random_state: Any = None
 
     def _probable(self) -> bool:
         """Whether probabilities are asked for; "deprecated", scikit-learn's default, is False."""
@@ -55,9 +62,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
                 )
         return super()._targets(y, weight)
 
-    def _train(
-        self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any
-    ) -> tuple[Targets, np.ndarray]:
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
         targets, group = super()._train(x, y, weight, **more)
         self.class_weight_ = targets.class_weight
         models = len(np.atleast_1d(self.intercept_))
@@ -178,12 +183,12 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         """Offsets of Platt's sigmoids, (k(k-1)/2,); empty without probabilities."""
         return self._sigmoids[1]
 
-    def _check_probable(self) -> bool:
+    def _check_probability(self) -> bool:
         if not self._probable():
             raise AttributeError("predict_proba is not available when probability=False")
         return True
 
-    @available_if(lambda self: self._check_probable())
+    @available_if(lambda self: self._check_probability())
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes, (n, d) -> (n, k), in the order of `classes_`.
 
@@ -202,9 +207,3 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         if k > 2:
             return coupled(pairs, k)
         return module_of(pairs).hstack([pairs, 1 - pairs])
-
-    @available_if(lambda self: self._check_probable())
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the probabilities, (n, d) -> (n, k)."""
-        probability = self.predict_proba(X)
-        return module_of(probability).log(probability)

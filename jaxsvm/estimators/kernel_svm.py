@@ -16,11 +16,11 @@ from ..loops.checks import whole_number
 from ..loops.fitting import MANY_ROWS, most_updates
 from ..models import support_index
 from ..types import Solver
-from .base import BaseSVM, Spec, Targets
+from .base import BaseSVM, Rows, Spec, Trained
 from .compact import inner_of, on_rows
 from .functions import as_numbers, is_function, is_table, is_traceable, kernel_matrix
 from .pairs import Pairs, by_opponent, pair_coef
-from .parameters import gamma_of, is_matrix, kernel_of
+from .parameters import estimator, gamma_of, is_matrix, kernel_of
 from .preprocess import validate
 
 # blocks of rows at most where max_iter is -1
@@ -38,19 +38,15 @@ class DualSolution(NamedTuple):
     counts: np.ndarray  # (k,) or (1,)  int32, rows of each class
 
 
+@estimator
 class KernelSVM(BaseSVM):
     """A kernel machine with the parameters and attributes of scikit-learn's."""
 
-    kernel: str | Callable
-    degree: int
-    gamma: float | str
-    coef0: float
-    tol: float | None
-    max_iter: int
-    verbose: bool
-    progress: bool
-    _gamma: float | None = None
-    _dual: DualSolution
+    kernel: str | Callable = "rbf"
+    degree: int = 3
+    gamma: float | str = "scale"
+    coef0: float = 0.0
+    _gamma = None
 
     def _rounds(self) -> int:
         """Rounds of the solver at most."""
@@ -79,26 +75,18 @@ class KernelSVM(BaseSVM):
 
     # Rows, and kernels that are functions of arrays.
 
-    def _checked(
-        self, X: Any, y: Any, sample_weight: Any, reset: bool
-    ) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Rows:
         """As `BaseSVM._checked`; for a function of arrays, x is the matrix of the kernel."""
         if is_matrix(self.kernel) and is_sparse(X):
             raise TypeError(
                 "Sparse precomputed kernels are not supported: pass an array, such as K.toarray()"
             )
         self._gamma = self._kernel_rows = None
-        if is_function(self.kernel):
-            rows = as_numbers(X)
-            if not is_traceable(self.kernel, rows):
-                return self._checked_matrix(X, rows, y, sample_weight)
-        X, y, weight = super()._checked(X, y, sample_weight, reset)
-        self.shape_fit_ = X.shape
-        return X, y, weight
-
-    def _checked_matrix(
-        self, X: Any, rows: Any, y: Any, sample_weight: Any
-    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        rows = as_numbers(X) if is_function(self.kernel) else X
+        if not is_function(self.kernel) or is_traceable(self.kernel, rows):
+            X, y, weight = super()._checked(X, y, sample_weight, reset)
+            self.shape_fit_ = X.shape
+            return X, y, weight
         check_consistent_length(X, y)
         matrix = kernel_matrix(self.kernel, rows, rows)
         matrix, y, weight = super()._checked(matrix, y, sample_weight, True)
@@ -119,30 +107,10 @@ class KernelSVM(BaseSVM):
 
     # The dual solution.
 
-    def _train(
-        self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any
-    ) -> tuple[Targets, np.ndarray]:
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
         targets, group = super()._train(x, y, weight, **more)
-        self._set_dual(x, weight, group, targets.place, len(targets.names or (None,)))
-        return targets, group
-
-    def _set_dual(
-        self,
-        x: Any,
-        weight: np.ndarray,
-        group: np.ndarray,
-        place: np.ndarray | None = None,
-        k: int = 1,
-    ) -> None:
-        """Keep the dual solution of the fitted model; equal rows share a coefficient by weight.
-
-        Args:
-            x: (n, d) training rows.
-            weight: (n,) sample weights.
-            group: (n,) numbers of merged rows, or -1.
-            place: (n,) class numbers of k classes, or None.
-            k: number of classes.
-        """
+        # the dual solution; equal rows share a coefficient by weight
+        place, k = targets.place, len(targets.names or (None,))
         model = on_rows(inner_of(self.model_))
         points = support_index(model)
         coef = np.atleast_2d(np.asarray(model.coef, np.float64))[:, points]
@@ -159,13 +127,11 @@ class KernelSVM(BaseSVM):
         if isinstance(self._decision_model(), Pairs):
             coef = by_opponent(coef, classes, k)
         vectors = np.empty((0, 0)) if self._columns == "rows" else x[index].astype(np.float64)
-        self._dual = DualSolution(
-            index.astype(np.int32),
-            vectors,
-            type(vectors)(coef) if is_sparse(vectors) else coef,
-            np.bincount(classes, minlength=1 if place is None else k).astype(np.int32),
-        )
+        coef = type(vectors)(coef) if is_sparse(vectors) else coef
+        counts = np.bincount(classes, minlength=k).astype(np.int32)
+        self._dual = DualSolution(index.astype(np.int32), vectors, coef, counts)
         self.fit_status_ = int(self.tol is not None and not self.fit_.state.done)
+        return targets, group
 
     def _solution(self) -> DualSolution:
         if not hasattr(self, "_dual"):

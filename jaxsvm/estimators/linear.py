@@ -27,7 +27,7 @@ from ..machines import (
 )
 from ..numerics import dot
 from ..types import Loss
-from .base import BaseSVM, MergedRows, Spec, Targets, steps_of_state
+from .base import BaseSVM, Spec, Trained, steps_of_state
 from .compact import inner_of
 from .preprocess import on_cpu, validate
 
@@ -50,17 +50,7 @@ TRIAL_VISITS = 200  # of each row by dual_descent, likewise
 class LinearSVM(SparseCoefMixin, BaseSVM):
     """A linear machine by the fastest solver, with weights on the host that may be set."""
 
-    C: float
-    solver: str
-    fit_intercept: bool
-    intercept_scaling: float
-    dual: bool | str
-    tol: float | None
-    max_iter: int
-    verbose: int
-    progress: bool
-    _coef: Any
-    _intercept: Any
+    _packs_rows = True
 
     def _loss(self) -> Loss:
         """The loss of the parameters."""
@@ -98,14 +88,9 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
     ) -> Spec:
         """The run of the solver of that name, of at most so many steps of one update."""
         steps = min(whole_number("max_iter", self.max_iter, 1), most)
-        solver = linear_solver(
-            name,
-            self._number("C", numbers),
-            loss=loss,
-            bias=self._bias(),
-            steps=steps,
-            system=system_for_grid(x.shape, is_sparse(x)) if numbers else None,
-        )
+        system = system_for_grid(x.shape, is_sparse(x)) if numbers else None
+        how: Any = {"loss": loss, "bias": self._bias(), "steps": steps, "system": system}
+        solver = linear_solver(name, self._number("C", numbers), **how)
         return self._spec_of(name, solver, steps)
 
     def _spec_of(self, name: str, solver: Any, steps: int) -> Spec:
@@ -128,9 +113,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         """The kind of intercept of the solver; "none" where its column is among the features."""
         return "feature" if self.fit_intercept and self.intercept_scaling == 1 else "none"
 
-    def _train(
-        self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any
-    ) -> tuple[Targets, np.ndarray]:
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
         fitted = super()._train(x, y, weight, **more)
         if self._has_column():
             self.model_ = self._without_column(self.model_)
@@ -146,10 +129,8 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         """Whether the constant is a column of the rows."""
         return self.fit_intercept and self._bias() == "none"
 
-    def _merged(
-        self, x: Any, key: np.ndarray, weight: np.ndarray, *args: Any, merge: bool = True
-    ) -> MergedRows:
-        """As `BaseSVM._merged`, with a constant column for an intercept that is of no solver.
+    def _prepared(self, x: Any, weight: np.ndarray) -> tuple[Any, bool]:
+        """The rows, with a constant column for an intercept that is of no solver.
 
         Many rows for `dual_descent` are not merged, as it visits a heavy row only once a pass. On
         few rows weights are copies to the last digit.
@@ -158,12 +139,9 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             check_positive(intercept_scaling=self.intercept_scaling)
         x = sparsify(x) if not is_sparse(x) and is_mostly_zeros(x) else x
         x = append_column(x, self.intercept_scaling) if self._has_column() else x
-        if is_sparse(x) and x.nnz > MANY_ENTRIES:
-            merge = self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
-        return super()._merged(x, key, weight, *args, merge=merge)
-
-    def _reads_packed(self, solver: Any) -> bool:
-        return solver.lays_out and jax.default_backend() == "cpu"
+        if not is_sparse(x) or x.nnz <= MANY_ENTRIES:
+            return x, True
+        return x, self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
 
     def _without_column(self, model: Any) -> Any:
         """The model with the weight of the last column as its intercept."""
@@ -202,9 +180,8 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         check_is_fitted(self, "model_")
         X = validate(self, X, reset=False)
         if isinstance(X, jax.Array):  # under array API dispatch
-            return dot(X, jnp.asarray(self.coef_.T, X.dtype)) + jnp.asarray(
-                self.intercept_, X.dtype
-            )
+            weights, b = (jnp.asarray(a, X.dtype) for a in (self.coef_.T, self.intercept_))
+            return dot(X, weights) + b
         return safe_sparse_dot(on_cpu(X), self.coef_.T, dense_output=True) + self.intercept_
 
 

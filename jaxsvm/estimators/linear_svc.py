@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from ..types import Loss
 from .base import Spec, Targets
 from .classifier import ProbabilityMixin
 from .linear import LinearSVM
-from .parameters import loss_of, set_parameters
+from .parameters import estimator, loss_of
 
 
+@estimator
 class LinearSVC(LinearSVM, ProbabilityMixin):
     """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)).
 
@@ -101,28 +103,23 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
         descent method for large-scale linear SVM, ICML 2008.
     """
 
-    def __init__(
-        self,
-        penalty: str = "l2",
-        loss: str | Loss = "squared_hinge",
-        *,
-        dual: bool | str = "auto",
-        tol: float | None = 1e-4,
-        C: float = 1.0,
-        multi_class: str = "ovr",
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1,
-        class_weight: dict | str | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-        max_iter: int = 1000,
-        progress: bool = False,
-        solver: str = "auto",
-        l1_ratio: float = 0.5,
-        probability: bool = False,
-        warm_start: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    penalty: str = field(default="l2", kw_only=False)
+    loss: str | Loss = field(default="squared_hinge", kw_only=False)
+    dual: bool | str = "auto"
+    tol: float | None = 1e-4
+    C: float = 1.0
+    multi_class: str = "ovr"
+    fit_intercept: bool = True
+    intercept_scaling: float = 1
+    class_weight: dict | str | None = None
+    verbose: int = 0
+    random_state: Any = None
+    max_iter: int = 1000
+    progress: bool = False
+    solver: str = "auto"
+    l1_ratio: float = 0.5
+    probability: bool = False
+    warm_start: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         if isinstance(self.penalty, int | float):
@@ -157,13 +154,9 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
                 f"of arguments: penalty={self.penalty!r}, loss={self.loss!r}, dual={self.dual!r}"
             )
         steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
-        solver = proximal_newton_by_C(
-            self._number("C", numbers),
-            l1_ratio=1.0 if self.penalty == "l1" else self._number("l1_ratio", numbers),
-            loss=loss,
-            bias=self._bias(),
-            rounds=float(steps),
-        )
+        l1_ratio = 1.0 if self.penalty == "l1" else self._number("l1_ratio", numbers)
+        how: Any = {"l1_ratio": l1_ratio, "loss": loss, "bias": self._bias()}
+        solver = proximal_newton_by_C(self._number("C", numbers), rounds=float(steps), **how)
         return self._spec_of("proximal_newton", solver, steps)
 
     def _joint_spec(self, numbers: dict[str, Any]) -> Spec:

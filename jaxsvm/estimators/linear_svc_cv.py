@@ -79,9 +79,6 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         ((2, 2), [False, True])
     """
 
-    dual = "auto"
-    multi_class = "ovr"
-
     def __init__(
         self,
         Cs: Any = 8,

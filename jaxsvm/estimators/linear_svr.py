@@ -9,7 +9,7 @@ from ..checks import check_choice
 from ..types import Loss
 from .base import Spec
 from .linear import LinearSVM
-from .parameters import set_parameters
+from .parameters import estimator
 from .regressor import BaseRegressor
 
 LOSSES = {
@@ -18,6 +18,7 @@ LOSSES = {
 }
 
 
+@estimator
 class LinearSVR(BaseRegressor, LinearSVM):
     """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(<w, x_i> + b - y_i).
 
@@ -67,24 +68,19 @@ class LinearSVR(BaseRegressor, LinearSVM):
     Reference: C.-H. Ho, C.-J. Lin, Large-scale linear support vector regression, JMLR 13, 2012.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 0.0,
-        tol: float | None = 1e-4,
-        C: float = 1.0,
-        loss: str = "epsilon_insensitive",
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        dual: bool | str = "auto",
-        verbose: int = 0,
-        random_state: Any = None,
-        max_iter: int = 1000,
-        progress: bool = False,
-        solver: str = "auto",
-        warm_start: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    epsilon: float = 0.0
+    tol: float | None = 1e-4
+    C: float = 1.0
+    loss: str = "epsilon_insensitive"
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+    dual: bool | str = "auto"
+    verbose: int = 0
+    random_state: Any = None
+    max_iter: int = 1000
+    progress: bool = False
+    solver: str = "auto"
+    warm_start: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         return self._linear_spec(rows, numbers)

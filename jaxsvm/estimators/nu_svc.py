@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -10,10 +9,11 @@ import numpy as np
 from ..solvers import nu_svc
 from .base import Spec, Targets
 from .kernel_classifier import KernelClassifier
-from .parameters import set_parameters
+from .parameters import NuParameter, estimator
 
 
-class NuSVC(KernelClassifier):
+@estimator
+class NuSVC(KernelClassifier, NuParameter):
     """A kernel SVM with the parameter nu in place of C, solved exactly.
 
     It has the parameters and attributes of scikit-learn's `NuSVC`, and solves its problem:
@@ -74,28 +74,7 @@ class NuSVC(KernelClassifier):
     """
 
     _takes_columns = False
-
-    def __init__(
-        self,
-        *,
-        nu: float = 0.5,
-        kernel: str | Callable = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        shrinking: bool = True,
-        probability: bool | str = False,
-        tol: float | None = 1e-3,
-        cache_size: float = 200,
-        class_weight: dict | str | None = None,
-        verbose: bool = False,
-        max_iter: int = -1,
-        decision_function_shape: str = "ovr",
-        break_ties: bool = False,
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    progress: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         solver = nu_svc(self.nu, self._kernel(rows), rounds=self._rounds())

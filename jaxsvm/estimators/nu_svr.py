@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..solvers import nu_svr
 from .base import Spec
 from .kernel_svm import KernelSVM, cost
-from .parameters import set_parameters
+from .parameters import NuParameter, estimator
 from .regressor import BaseRegressor
 
 
-class NuSVR(BaseRegressor, KernelSVM):
+@estimator
+class _Parameters(NuParameter):
+    C: float = 1.0
+
+
+@estimator
+class NuSVR(BaseRegressor, KernelSVM, _Parameters):
     """A kernel SVM for real targets with the parameter nu in place of epsilon, solved exactly.
 
     It has the parameters and attributes of scikit-learn's `NuSVR`, and solves its problem, that of
@@ -63,24 +68,12 @@ class NuSVR(BaseRegressor, KernelSVM):
     """
 
     random_state = None
-
-    def __init__(
-        self,
-        *,
-        nu: float = 0.5,
-        C: float = 1.0,
-        kernel: str | Callable = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        shrinking: bool = True,
-        tol: float | None = 1e-3,
-        cache_size: float = 200,
-        verbose: bool = False,
-        max_iter: int = -1,
-        progress: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    shrinking: bool = True
+    tol: float | None = 1e-3
+    cache_size: float = 200
+    verbose: bool = False
+    max_iter: int = -1
+    progress: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         kernel = self._kernel(rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import jax
@@ -14,7 +13,7 @@ from ..models import check_values
 from ..solvers import one_class
 from .base import BaseSVM, Spec
 from .kernel_svm import KernelSVM
-from .parameters import set_parameters
+from .parameters import estimator
 from .preprocess import module_of
 from .tasks import as_task
 
@@ -56,6 +55,7 @@ class OutlierDetector(OutlierMixin, BaseSVM):
         return module_of(score).where(score >= 0, 1, -1)
 
 
+@estimator
 class OneClassSVM(OutlierDetector, KernelSVM):
     """A detector of outliers: f(x) >= rho holds for all but a share nu of the training rows.
 
@@ -106,23 +106,13 @@ class OneClassSVM(OutlierDetector, KernelSVM):
     """
 
     random_state = None
-
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        tol: float | None = 1e-3,
-        nu: float = 0.5,
-        shrinking: bool = True,
-        cache_size: float = 200,
-        verbose: bool = False,
-        max_iter: int = -1,
-        progress: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    tol: float | None = 1e-3
+    nu: float = 0.5
+    shrinking: bool = True
+    cache_size: float = 200
+    verbose: bool = False
+    max_iter: int = -1
+    progress: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         solver = one_class(self.nu, self._kernel(rows), rounds=self._rounds())

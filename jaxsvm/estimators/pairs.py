@@ -69,10 +69,9 @@ def pair_coef(solution: Any) -> Any:
     ends = np.cumsum(solution.counts)
     part = [slice(end - n, end) for end, n in zip(ends, solution.counts, strict=True)]
     coef = solution.coef.toarray() if is_sparse(solution.coef) else solution.coef
-    weights = [
-        safe_sparse_dot(coef[b - 1 : b, part[a]], solution.vectors[part[a]], dense_output=True)
-        + safe_sparse_dot(coef[a : a + 1, part[b]], solution.vectors[part[b]], dense_output=True)
-        for a, b in zip(*np.triu_indices(k, 1), strict=True)
-    ]
-    dense = np.concatenate(weights)
+    product = lambda row, c: safe_sparse_dot(
+        coef[row : row + 1, part[c]], solution.vectors[part[c]], dense_output=True
+    )
+    pairs = zip(*np.triu_indices(k, 1), strict=True)
+    dense = np.concatenate([product(b - 1, a) + product(a, b) for a, b in pairs])
     return type(solution.vectors)(dense) if is_sparse(solution.vectors) else dense

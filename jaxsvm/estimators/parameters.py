@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -18,6 +19,24 @@ SKLEARN = {own: name for name, own in ALIASES.items()}  # scikit-learn's names o
 BY_NAME = tuple(SKLEARN.get(name, name) for name in KERNELS)
 WITH_GAMMA = tuple(name for name in BY_NAME if KERNELS[ALIASES.get(name, name)])
 TINY = 1e-12  # size of rows of which the squares, and smaller ones, are not far from underflow
+
+_T = TypeVar("_T")
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
+def estimator(cls: type[_T]) -> type[_T]:
+    """Make `__init__` of the annotated parameters of a class and its bases; it keeps them as given.
+
+    Those of bases come first.
+    """
+    return dataclasses.dataclass(eq=False, repr=False, kw_only=True)(cls)
+
+
+@estimator
+class NuParameter:
+    """The parameter nu: as the last base of a machine it stands before those of the kernel."""
+
+    nu: float = 0.5
 
 
 def set_parameters(estimator: Any, names: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ from .. import losses, samplers
 from ..checks import check_choice, check_positive
 from ..data.from_scipy import is_sparse
 from ..solvers import pegasos
-from ..types import Array, Loss
+from ..types import Array, Loss, Solver
 from ..wrappers import averaged
 from .base import Spec
 from .classifier import PartialFitMixin
-from .parameters import set_parameters
+from .parameters import estimator
 
 LOSSES = ("hinge", "squared_hinge", "log_loss")
 
@@ -24,12 +25,20 @@ def growing(t: Array) -> Array:
     return t + 1
 
 
+def by_passes(machine: Any, solver: Solver) -> Spec:
+    """`max_iter` passes over the rows by a solver, or by the mean of its iterates."""
+    choose = samplers.epochs if machine.shuffle else samplers.uniform
+    solver = averaged(solver, weights=growing) if machine.average else solver
+    return Spec(solver, passes=machine.max_iter, sampler=choose(machine.batch_size))
+
+
 def mean_sqnorm(x: Any, weight: np.ndarray) -> float:
     """The weighted mean of |x_i|^2."""
     squares = x.multiply(x).sum(axis=1) if is_sparse(x) else np.einsum("ij,ij->i", x, x)
     return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
 
 
+@estimator
 class Pegasos(PartialFitMixin):
     """alpha/2 |w|^2 + mean_i weight_i loss(y_i (<w, x_i> + b)) by the steps of Pegasos.
 
@@ -86,28 +95,21 @@ class Pegasos(PartialFitMixin):
     """
 
     _structure = ("fit_intercept", "average")
-    _mean_sqnorm: float
-
-    def __init__(
-        self,
-        loss: str | Loss = "hinge",
-        *,
-        penalty: str = "l2",
-        alpha: float = 1e-4,
-        fit_intercept: bool = True,
-        max_iter: int = 20,
-        shuffle: bool = True,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        class_weight: dict | str | None = None,
-        average: bool = True,
-        batch_size: int = 1,
-        progress: bool = False,
-        probability: bool = False,
-        warm_start: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    loss: str | Loss = field(default="hinge", kw_only=False)
+    penalty: str = "l2"
+    alpha: float = 1e-4
+    fit_intercept: bool = True
+    max_iter: int = 20
+    shuffle: bool = True
+    verbose: int = 0
+    n_jobs: int | None = None
+    random_state: Any = None
+    class_weight: dict | str | None = None
+    average: bool = True
+    batch_size: int = 1
+    progress: bool = False
+    probability: bool = False
+    warm_start: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         if self.penalty != "l2":
@@ -124,9 +126,4 @@ class Pegasos(PartialFitMixin):
             self._mean_sqnorm = mean_sqnorm(rows.x, rows.copies) + self.fit_intercept
         offset = self._mean_sqnorm / self.alpha
         solver = pegasos(self.alpha, loss=loss, bias=bias, offset=offset)
-        choose = samplers.epochs if self.shuffle else samplers.uniform
-        return Spec(
-            averaged(solver, weights=growing) if self.average else solver,
-            passes=self.max_iter,
-            sampler=choose(self.batch_size),
-        )
+        return by_passes(self, solver)

@@ -46,11 +46,8 @@ def validate(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         names = X.columns if hasattr(X, "columns") else ()
         places = [f"column {name!r} of X" for name in names if holds_words(X[name])]
         place = (places or ["X" if holds_words(X) else "y"])[0]
-        advice = (
-            "give numbers, or take a classifier"
-            if place == "y"
-            else "encode them by sklearn.preprocessing.OneHotEncoder in a pipeline"
-        )
+        advice = "encode them by sklearn.preprocessing.OneHotEncoder in a pipeline"
+        advice = "give numbers, or take a classifier" if place == "y" else advice
         raise ValueError(f"{place} holds words, such as {word}: {advice}") from error
 
 
@@ -131,21 +128,17 @@ def row_hashes(x: Any) -> np.ndarray:
 
     def hashes(values, column):
         bits = values.view(f"u{values.dtype.itemsize}").astype(np.uint64)
-        return np.where(
-            bits == 0, np.uint64(0), mix(bits ^ mix(column.astype(np.uint64) + np.uint64(1)))
-        )
+        mixed = mix(bits ^ mix(column.astype(np.uint64) + np.uint64(1)))
+        return np.where(bits == 0, np.uint64(0), mixed)
 
     if is_sparse(x):
         total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes(x.data, x.indices))])
         return total[x.indptr[1:]] - total[x.indptr[:-1]]
-    return np.concatenate(
-        [hashes(x[i : i + 4096], np.arange(x.shape[1])).sum(axis=1) for i in range(0, len(x), 4096)]
-    )
+    blocks = (x[i : i + 4096] for i in range(0, len(x), 4096))
+    return np.concatenate([hashes(rows, np.arange(x.shape[1])).sum(axis=1) for rows in blocks])
 
 
-def merge_duplicates(
-    x: Any, y: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def merge_duplicates(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
     """The rows of positive weight, sorted by hash and merged where equal.
 
     They are given by their indices (m,) and weights (m,). The third array (n,) holds the number of
@@ -157,11 +150,8 @@ def merge_duplicates(
     hashes, order = hashes[order], positive[order]
     candidates = np.flatnonzero((hashes[1:] == hashes[:-1]) & (y[order[1:]] == y[order[:-1]]))
     rows, next_rows = x[order[candidates]], x[order[candidates + 1]]
-    differ = (
-        np.diff((rows != next_rows).tocsr().indptr)
-        if is_sparse(x)
-        else (rows != next_rows).any(axis=1)
-    )
+    unequal = rows != next_rows
+    differ = np.diff(unequal.tocsr().indptr) if is_sparse(x) else unequal.any(axis=1)
     is_first = np.ones(len(order), bool)
     is_first[candidates[np.asarray(differ) == 0] + 1] = False
     starts = np.flatnonzero(is_first)
@@ -170,9 +160,7 @@ def merge_duplicates(
     return order[starts], np.add.reduceat(weight[order], starts), group
 
 
-def drop_absent(
-    x: Any, y: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def drop_absent(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
     """The rows of positive weight as they are, in the form of `merge_duplicates`."""
     is_present = weight > 0
     rows = np.flatnonzero(is_present)
@@ -244,9 +232,8 @@ def _call(fn: Any, x: Any) -> Any:
 def equal_trees(one: Any, other: Any) -> bool:
     """Whether two parameters, such as kernels, are of one structure with equal numbers."""
     trees: list[Any] = [jax.tree.structure(each) for each in (one, other)]
-    return trees[0] == trees[1] and all(
-        map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other))
-    )
+    leaves = jax.tree.leaves(one), jax.tree.leaves(other)
+    return trees[0] == trees[1] and all(map(np.array_equal, *leaves))
 
 
 def make_seed(random_state: Any) -> int:

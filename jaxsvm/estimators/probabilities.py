@@ -33,11 +33,9 @@ def units_of(group: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndar
     share = np.repeat(copies / np.maximum(units, 1), units)
     part_group, part = group[~is_whole], weight[~is_whole]
     order = np.lexsort((part, part_group))
-    return (
-        np.concatenate([np.repeat(np.arange(len(units)), units), part_group[order]]),
-        np.concatenate([share, part[order]]),
-        np.concatenate([share, np.ones(len(part))]),
-    )
+    rows = np.concatenate([np.repeat(np.arange(len(units)), units), part_group[order]])
+    both = np.concatenate([share, part[order]]), np.concatenate([share, np.ones(len(part))])
+    return rows, *both
 
 
 def fit_sigmoids(

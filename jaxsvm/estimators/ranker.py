@@ -22,12 +22,13 @@ from ..solvers import newton, ocas
 from ..solvers.primal.newton import MOST_ROUNDS
 from ..types import JointLoss
 from .base import BaseSVM, Spec, Targets, steps_of_state
-from .parameters import set_parameters
+from .parameters import estimator
 from .tasks import as_task
 
 LOSSES = ("hinge", "squared_hinge")
 
 
+@estimator
 class PairwiseSVM(BaseSVM):
     """A linear machine of `losses.pairwise`, by cutting planes or by Newton's method."""
 
@@ -35,10 +36,8 @@ class PairwiseSVM(BaseSVM):
     _censored = False  # whether y are signed times; else grades
     _groups = "qid"  # the argument that names the groups in which rows are compared
     random_state = 0  # the method is deterministic
-    lam: float
-    loss: str
-    tol: float
-    max_iter: int
+    lam: float = 1e-3
+    loss: str = "hinge"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -88,6 +87,7 @@ class PairwiseSVM(BaseSVM):
         return check_values(self._scores(X))
 
 
+@estimator
 class Ranker(PairwiseSVM):
     """Minimise lam/2 |w|^2 + sum_ij c_ij loss(<w, x_i - x_j>) over pairs with grade_i > grade_j.
 
@@ -129,18 +129,11 @@ class Ranker(PairwiseSVM):
         2009; C.-P. Lee, C.-J. Lin, Large-scale linear RankSVM, Neural Computation 26, 2014.
     """
 
-    def __init__(
-        self,
-        *,
-        lam: float = 1e-3,
-        loss: str = "hinge",
-        per_query: bool = False,
-        k: int | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        progress: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    per_query: bool = False
+    k: int | None = None
+    tol: float = 1e-3
+    max_iter: int = 1000
+    progress: bool = False
 
     @as_task
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> Self:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, field
 from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .. import samplers
 from .._node import node, positive
 from ..checks import number
 from ..engines.gradient_descent import GradientSolver, descent
 from ..schedules import inverse_time
 from ..types import Array, Loss
-from ..wrappers import averaged
 from .base import Spec
 from .one_class_svm import OutlierDetector
-from .parameters import set_parameters
-from .pegasos import growing, mean_sqnorm
+from .parameters import estimator
+from .pegasos import by_passes, mean_sqnorm
 
 
 @node
@@ -81,14 +79,13 @@ class one_class_descent(GradientSolver):
             raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
 
     def chain(self, stats: Any) -> optax.GradientTransformation:
-        step, bias_step = (
-            optax.scale_by_learning_rate(inverse_time(unit / self.nu, 1 / self.nu))
-            for unit in (1, self.scale)
-        )
+        rate = lambda unit: inverse_time(unit / self.nu, 1 / self.nu)
+        step, bias_step = (optax.scale_by_learning_rate(rate(unit)) for unit in (1, self.scale))
         pull = optax.stateless(lambda grads, params: grads._replace(b=grads.b + self.nu))
         return optax.chain(pull, descent(self.nu, step, "free", bias_step=bias_step))
 
 
+@estimator
 class SGDOneClassSVM(OutlierDetector):
     """A detector of outliers, <w, x> >= rho for all but a share nu of the rows, on any number.
 
@@ -139,33 +136,21 @@ class SGDOneClassSVM(OutlierDetector):
     """
 
     _structure = ("average",)
-    _mean_sqnorm: float
-
-    def __init__(
-        self,
-        nu: float = 0.5,
-        *,
-        max_iter: int = 20,
-        shuffle: bool = True,
-        verbose: int = 0,
-        random_state: Any = None,
-        warm_start: bool = False,
-        average: bool = True,
-        batch_size: int = 1,
-        progress: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    nu: float = field(default=0.5, kw_only=False)
+    max_iter: int = 20
+    shuffle: bool = True
+    verbose: int = 0
+    random_state: Any = None
+    warm_start: bool = False
+    average: bool = True
+    batch_size: int = 1
+    progress: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         if previous is None:  # the unit of rho stays that of the first rows
             self._mean_sqnorm = mean_sqnorm(rows.x, rows.copies) or 1.0
         solver = one_class_descent(self.nu, scale=self._mean_sqnorm)
-        choose = samplers.epochs if self.shuffle else samplers.uniform
-        return Spec(
-            averaged(solver, weights=growing) if self.average else solver,
-            passes=self.max_iter,
-            sampler=choose(self.batch_size),
-        )
+        return by_passes(self, solver)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Continue training by one pass over more rows, or start.

@@ -7,11 +7,12 @@ from typing import Any, Self
 from .. import losses
 from ..objectives import concordance_on
 from ..types import JointLoss
-from .parameters import set_parameters
+from .parameters import estimator
 from .ranker import PairwiseSVM
 from .tasks import as_task
 
 
+@estimator
 class SurvivalSVM(PairwiseSVM):
     """Minimise lam/2 |w|^2 + sum_ij c_ij loss(<w, x_i - x_j>) over pairs of censored times.
 
@@ -56,17 +57,9 @@ class SurvivalSVM(PairwiseSVM):
     """
 
     _censored, _groups = True, "strata"
-
-    def __init__(
-        self,
-        *,
-        lam: float = 1e-3,
-        loss: str = "hinge",
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        progress: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    tol: float = 1e-3
+    max_iter: int = 1000
+    progress: bool = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import field
+from typing import Any, cast
 
 from .. import samplers
 from ..checks import check_choice
@@ -12,9 +12,10 @@ from ..types import Loss
 from .base import Spec
 from .kernel_classifier import KernelClassifier
 from .kernel_svm import cost
-from .parameters import loss_of, set_parameters
+from .parameters import estimator, loss_of
 
 
+@estimator
 class SVC(KernelClassifier):
     """A kernel SVM, solved exactly.
 
@@ -99,39 +100,20 @@ class SVC(KernelClassifier):
         2004.
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        kernel: str | Callable = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        shrinking: bool = True,
-        probability: bool | str = False,
-        tol: float | None = 1e-3,
-        cache_size: float = 200,
-        class_weight: dict | str | None = None,
-        verbose: bool = False,
-        max_iter: int = -1,
-        decision_function_shape: str = "ovr",
-        break_ties: bool = False,
-        random_state: Any = None,
-        loss: str | Loss = "hinge",
-        bias: str = "free",
-        multiclass: str = "ovo",
-        progress: bool = False,
-        warm_start: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    C: float = field(default=1.0, kw_only=False)
+    loss: str | Loss = "hinge"
+    bias: str = "free"
+    multiclass: str = "ovo"
+    progress: bool = False
+    warm_start: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         C, kernel = cost(self._number("C", numbers)), self._kernel(rows, numbers.get("gamma"))
         check_choice("bias", self.bias, ("free", "none", "feature"))
-        loss = loss_of(self.loss)
+        loss, bias = loss_of(self.loss), cast(Any, self.bias)
         if self.bias == "feature":
             ascent = sdca(C, kernel, loss=loss, bias="feature")
             passes = None if self.max_iter == -1 else self._rounds()
             return Spec(ascent, passes=passes, tol=self.tol, sampler=samplers.shrinking(16))
-        solver = decomposition(C, kernel, loss=loss, bias=self.bias, rounds=self._rounds())
+        solver = decomposition(C, kernel, loss=loss, bias=bias, rounds=self._rounds())
         return self._exact(solver, rows)

@@ -109,8 +109,6 @@ class SVCCV(KernelCV, ProbabilityMixin, SVC):
         classification, 2003.
     """
 
-    bias = "free"
-
     def __init__(
         self,
         Cs: Any = 8,

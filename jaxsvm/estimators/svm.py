@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any, Self
 
 import jax
@@ -14,9 +15,9 @@ from .. import kernels, losses
 from ..models import Mapped
 from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Batch, Solver
-from .base import Spec
+from .base import BaseSVM, Spec
 from .classifier import PartialFitMixin
-from .parameters import kernel_of, set_parameters, spaces_of
+from .parameters import estimator, kernel_of, spaces_of
 from .preprocess import equal_trees
 from .regressor import BaseRegressor
 from .starts import streams
@@ -24,17 +25,14 @@ from .starts import streams
 EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 
 
-class SolverParameterMixin:
+@estimator
+class SolverParameterMixin(BaseSVM):
     """Makes the solver from the parameters, by value or by name."""
 
-    solver: Any
-    C: float | None
-    kernel: str | Callable | None
-    gamma: float | str | None
-    steps: int | None
-    tol: float | str | None
-    sampler: Any
-    progress: bool
+    solver: Any = field(default=None, kw_only=False)
+    C: float | None = None
+    kernel: str | Callable | None = None
+    gamma: float | str | None = None
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         options: dict[str, Any] = {"steps": self.steps, "tol": self.tol, "sampler": self.sampler}
@@ -47,11 +45,8 @@ class SolverParameterMixin:
             loss = {"loss": losses.eps_insensitive(0.1 if self.epsilon is None else self.epsilon)}
         if isinstance(self.solver, str):
             return self._by_name(rows, **loss)
-        conflicting = [
-            name
-            for name in ("C", "kernel", "gamma", "epsilon")
-            if getattr(self, name, None) is not None
-        ]
+        names = "C", "kernel", "gamma", "epsilon"
+        conflicting = [name for name in names if getattr(self, name, None) is not None]
         if conflicting:
             raise ValueError(
                 f"{conflicting[0]} goes with a solver by name, such as solver='decomposition': "
@@ -93,6 +88,7 @@ class SolverParameterMixin:
         return True
 
 
+@estimator
 class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     """A classifier trained by any solver.
 
@@ -151,27 +147,18 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     """
 
     _structure = ("multiclass",)
-
-    def __init__(
-        self,
-        solver: Any = None,
-        *,
-        C: float | None = None,
-        kernel: str | Callable | None = None,
-        gamma: float | str | None = None,
-        multiclass: str = "ovr",
-        steps: int | None = None,
-        tol: float | str | None = "auto",
-        sampler: Any = None,
-        class_weight: dict | str | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-        probability: bool = False,
-        warm_start: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    multiclass: str = "ovr"
+    steps: int | None = None
+    tol: float | str | None = "auto"
+    sampler: Any = None
+    class_weight: dict | str | None = None
+    random_state: Any = None
+    progress: bool = False
+    probability: bool = False
+    warm_start: bool = False
 
 
+@estimator
 class SVMRegressor(SolverParameterMixin, BaseRegressor):
     """A regressor trained by any solver with a loss for real targets.
 
@@ -216,31 +203,21 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
         6.0
     """
 
-    def __init__(
-        self,
-        solver: Any = None,
-        *,
-        C: float | None = None,
-        kernel: str | Callable | None = None,
-        gamma: float | str | None = None,
-        epsilon: float | None = None,
-        steps: int | None = None,
-        tol: float | str | None = "auto",
-        sampler: Any = None,
-        random_state: Any = None,
-        progress: bool = False,
-        warm_start: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    epsilon: float | None = None
+    steps: int | None = None
+    tol: float | str | None = "auto"
+    sampler: Any = None
+    random_state: Any = None
+    progress: bool = False
+    warm_start: bool = False
 
     def _has_free_intercept(self, columns: int) -> bool:
         solver = self._spec(None).solver
         n = columns if self._columns == "rows" else 8
         shape: Any = lambda *size, dtype=np.float32: jax.ShapeDtypeStruct(size, dtype)
         data = Batch(shape(n, columns), shape(n), shape(n, dtype=np.int32), shape(n))
-        model = jax.eval_shape(
-            lambda key, data: solver.model(solver.init(key, data), data), jax.random.key(0), data
-        )
+        model_of = lambda key, data: solver.model(solver.init(key, data), data)
+        model = jax.eval_shape(model_of, jax.random.key(0), data)
         while isinstance(model, Mapped):
             model = model.inner
         return getattr(model, "bias", None) == "free"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from .. import losses
 from ..solvers import decomposition
 from .base import Spec
 from .kernel_svm import KernelSVM, cost
-from .parameters import set_parameters
+from .parameters import estimator
 from .regressor import BaseRegressor
 
 
+@estimator
 class SVR(BaseRegressor, KernelSVM):
     """A kernel SVM for real targets, solved exactly by block decomposition.
 
@@ -62,25 +62,15 @@ class SVR(BaseRegressor, KernelSVM):
         6.0
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        tol: float | None = 1e-3,
-        C: float = 1.0,
-        epsilon: float = 0.1,
-        shrinking: bool = True,
-        cache_size: float = 200,
-        verbose: bool = False,
-        max_iter: int = -1,
-        progress: bool = False,
-        warm_start: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
-
+    tol: float | None = 1e-3
+    C: float = 1.0
+    epsilon: float = 0.1
+    shrinking: bool = True
+    cache_size: float = 200
+    verbose: bool = False
+    max_iter: int = -1
+    progress: bool = False
+    warm_start: bool = False
     random_state = None
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:

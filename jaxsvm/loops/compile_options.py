@@ -14,9 +14,8 @@ from ..numerics import is_traced
 SMALL = 2**18  # numbers in all arguments up to which compilation takes longer than most runs
 ONCE = {"xla_backend_optimization_level": 0}  # for a program that a run calls once
 # JAX 0.10 has emitters of loops that compile in half of the time; they run up to a fifth slower
-FEWER_PASSES: dict[str, Any] = (
-    {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__[:2] < (0, 11) else {}
-)
+IS_OLD = jax.__version_info__[:2] < (0, 11)
+FEWER_PASSES: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False} if IS_OLD else {}
 
 
 def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:

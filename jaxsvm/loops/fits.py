@@ -79,9 +79,8 @@ def run_fits(part: GridJob) -> None:
     if Stack.of(grid, lines[0]) is None or any(kernel != kernels[0] for kernel in kernels):
         lines = [[cell] for line in lines for cell in line]
     lines = [line for line in lines if not part.is_done(line, part.folds)]
-    fields = first
-    if isinstance(data.x, SparseRows) and has_no_map(fields, data):
-        data = fields.layout(data)  # which no program can make of sparse rows
+    if isinstance(data.x, SparseRows) and has_no_map(first, data):
+        data = first.layout(data)  # which no program can make of sparse rows
     weights = np.stack([np.asarray(grid.without(fold).weight) for fold in folds])
     rows = jax.device_put((data, weights, held[folds]))
     program: Any = functools.partial(_fit_cells, steps=grid.steps)
@@ -167,9 +166,8 @@ def _fit_cells(
         last = support[-1] if support.shape[0] else jnp.zeros((), jnp.int32)
         return decision_values(run.model, held), {"support": last}
 
-    if not hasattr(jax.eval_shape(first.init, key, data), "restart") or any(
-        depends_on(features, first_own)
-    ):
+    restarts = hasattr(jax.eval_shape(first.init, key, data), "restart")
+    if not restarts or any(depends_on(features, first_own)):
 
         def one_cell(_: Array, own: list[Array]) -> tuple[Array, dict]:
             solver = stack.solver(own)
@@ -219,8 +217,5 @@ def steps_of(solver: Any, steps: int | None, data: Batch) -> int | None:
 
     It is one where one is enough.
     """
-    fields = solver
-    is_one = (
-        fields.iterates_to is not None and fields.needs_all_rows and data.y.shape[0] < MANY_ROWS
-    )
-    return 1 if is_one and steps is None else steps
+    is_one = solver.iterates_to is not None and solver.needs_all_rows
+    return 1 if steps is None and is_one and data.y.shape[0] < MANY_ROWS else steps

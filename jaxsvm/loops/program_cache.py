@@ -63,11 +63,9 @@ def cache_programs(folder: str | os.PathLike | None = None) -> str | None:
         os.makedirs(path, mode=0o700, exist_ok=True)
         tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
-        warnings.warn(
-            f"compiled programs are not kept, as {path} cannot be written ({error.strerror}): "
-            "give another folder, jaxsvm.cache_programs(folder)",
-            stacklevel=caller_stacklevel(),
-        )
+        text = f"compiled programs are not kept, as {path} cannot be written ({error.strerror})"
+        advice = "give another folder, jaxsvm.cache_programs(folder)"
+        warnings.warn(f"{text}: {advice}", stacklevel=caller_stacklevel())
         return None
     for name, value in {**SETTINGS, "jax_compilation_cache_dir": path}.items():
         config.update(name, value)

@@ -81,9 +81,8 @@ class Scorer:
             losses, weights = self._of_rows(outcome)
             return [float(np.average(losses[rows], weights=weights[rows])) for rows in rows_of]
         share_of = getattr(self.score, "share_of", lambda y, weight: weight)
-        chances = functools.cache(
-            lambda: outcome.probabilities(share_of(outcome.y, outcome.weight))
-        )
+        share = lambda: share_of(outcome.y, outcome.weight)
+        chances = functools.cache(lambda: outcome.probabilities(share()))
 
         def of_fold(rows: np.ndarray) -> float:
             more = (lambda: chances()[rows],) if hasattr(self.score, "takes_probabilities") else ()

@@ -94,7 +94,8 @@ def check_score(score: Any, solver: Any, folds: int) -> None:
 
     And for one of probabilities where there is one fold.
     """
-    if not callable(score) and _ranks(solver):
+    ranks = any(isinstance(part, JointLoss) for part in nodes_in(solver))
+    if not callable(score) and ranks:
         raise ValueError(
             f"score={score!r} is of single rows, and the loss of this solver ranks them: take as "
             "score a function (values, targets, weights) -> a number, least for the best order"
@@ -105,11 +106,6 @@ def check_score(score: Any, solver: Any, folds: int) -> None:
             "the probabilities of a fold are fitted to the others, and there is one fold: take two "
             "or more, or another score"
         )
-
-
-def _ranks(solver: Any) -> bool:
-    """Whether a loss of this solver couples rows."""
-    return any(isinstance(part, JointLoss) for part in nodes_in(solver))
 
 
 def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> np.ndarray:
@@ -153,10 +149,8 @@ def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> 
         raise ValueError("without fold 0 there is no row to train on: take more folds")
     if has_classes:
         classes, place = np.unique(y[live], return_inverse=True)
-        rest = [
-            np.bincount(place[fold[live] != i], minlength=len(classes)) for i in range(len(sizes))
-        ]
-        for i, c in np.argwhere(np.stack(rest) == 0)[:1]:
+        count = lambda i: np.bincount(place[fold[live] != i], minlength=len(classes))
+        for i, c in np.argwhere(np.stack([*map(count, range(len(sizes)))]) == 0)[:1]:
             raise ValueError(
                 f"without fold {i} there is no row of class {classes[c]:g}: take fewer folds, more "
                 "rows of that class, or other groups"

@@ -184,10 +184,9 @@ def select(
         of_folds = tuple(refit(each, place) for each in others)
     made = f"{total} fits" if n_fits == total else f"{n_fits} of {total} fits made"
     is_cut = n_fits < total and (search == "grid" or limits.out_of_time)
-    status = (
-        f"{'out of time: ' if is_cut else ''}{made}, {n_scores} of {table.mean.size} cells with a "
-        f"score, {time.monotonic() - start:.1f} s"
-    )
+    cells = f"{n_scores} of {table.mean.size} cells with a score"
+    took = f"{time.monotonic() - start:.1f} s"
+    status = f"{'out of time: ' if is_cut else ''}{made}, {cells}, {took}"
     classes, rows = classes_of(targets, names), (np.asarray(data.y), np.asarray(data.weight))
     certificate = certificate_of(grid.solver(place), grid.data, model)
     choice = model, certificate, rule, status, classes, *rows, of_folds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -122,9 +122,8 @@ def certificate(
         _check_dual(dual, model, data, passes, l1_ratio)
     if data.y.ndim == 2:
         options: Any = {"bias": bias, "passes": passes, "l1_ratio": l1_ratio}
-        return _of_columns(
-            model, data, lam, lambda *one: certificate(one[0], one[1], one[2], loss, **options)
-        )
+        certify = lambda model, data, lam: certificate(model, data, lam, loss, **options)
+        return _of_columns(model, data, lam, certify)
     check_positive(lam=lam)
     _check_labels(loss, data)
     require(loss, "conjugate", "the residual of a solver, such as the gap of newton or ocas")
@@ -148,24 +147,23 @@ def certificate(
             raise ValueError(
                 "l1_ratio is for linear models with bias='none' or 'feature', and passes=0"
             )
-        return _elastic_certificate((model, data, lam, jnp.asarray(l1_ratio)), (loss,), (bias,))
-    if dual is not None:
+        proof = _elastic_certificate((model, data, lam, jnp.asarray(l1_ratio)), (loss,), (bias,))
+    elif dual is not None:
         proof = _dual_certificate((model, data, lam, dual), (loss,), (bias,))
         if not is_traced(proof) and np.isposinf(proof.gap) and np.isfinite(proof.primal):
             raise ValueError(
                 "dual is not feasible: pass the coefficients of a solver for the same loss, lam "
                 "and weights of the rows"
             )
-        return proof._replace(exact=proof.exact if is_traced(proof) else bool(proof.exact))
-    own = "no"
-    if isinstance(inner, Expansion):
-        feasible = _feasible((model, data, lam), (loss,), (bias,))
-        own = "perhaps" if is_traced(feasible) else "yes" if feasible else "no"
-    if own == "yes" and not passes and isinstance(model, Expansion):
-        model, own = _on_support(model, data)
-    result = _certificate((model, data, lam), (loss,), (bias, passes, own))
-    exact = result.exact if is_traced(result) else bool(result.exact)
-    return result._replace(exact=exact)
+    else:
+        own = "no"
+        if isinstance(inner, Expansion):
+            feasible = _feasible((model, data, lam), (loss,), (bias,))
+            own = "perhaps" if is_traced(feasible) else "yes" if feasible else "no"
+        if own == "yes" and not passes and isinstance(model, Expansion):
+            model, own = _on_support(model, data)
+        proof = _certificate((model, data, lam), (loss,), (bias, passes, own))
+    return proof._replace(exact=proof.exact if is_traced(proof) else bool(proof.exact))
 
 
 def _check_dual(dual: Any, model: Any, data: Batch, passes: Any, l1_ratio: Any) -> None:
@@ -204,6 +202,34 @@ def _machine(model: Any, c: int, k: int) -> Any:
 _WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # half widths of the intervals, in units of the score
 
 
+class Problem(NamedTuple):
+    """A model on its training rows, and the problem of which it is a solution."""
+
+    model: Any
+    data: Batch
+    lam: Array
+    loss: Loss
+    bias: str
+
+    @property
+    def share(self) -> Array:
+        """The weights of the rows, of sum 1."""
+        return normalized_weights(self.data)
+
+    @property
+    def constant(self) -> float:
+        """What a bias adds to all inner products of rows."""
+        return 1.0 if self.bias == "feature" else 0.0
+
+    def feasible(self, coef: Array) -> Array:
+        """Dual coefficients without their sum, if this has to be 0."""
+        return balanced(coef) if self.bias == "free" else coef
+
+    def clipped(self, coef: Array) -> Array:
+        """As `clip_rounding`."""
+        return clip_rounding(coef, self.data.y, self.share, self.lam, self.loss)
+
+
 @in_float64
 def _certificate(
     model: Any, data: Batch, lam: Array, loss: Loss, bias: str, passes: int, own: str
@@ -215,36 +241,27 @@ def _certificate(
     model = dataclasses.replace(model, bias=bias)  # `bias` decides whether |w|^2 contains b
     if own == "support":
         return certificate_on_support(model, data, lam, loss, bias)
-    share, score = normalized_weights(data), model(data.x)
-    from_scores = lambda: dual_from_scores(model, data, share, score, lam, loss, bias)
+    problem, score = Problem(model, data, lam, loss, bias), model(data.x)
+    from_scores = lambda: dual_from_scores(problem, score)
     if own == "no":
-        initial, exact = from_scores(), jnp.zeros((), bool)
+        coef, exact = from_scores(), jnp.zeros((), bool)
     else:
-        own_dual, exact = model_dual(model, data, share, lam, loss, bias)
-        initial = own_dual
+        own_dual, exact = model_dual(problem)
+        coef = own_dual
         if own == "perhaps":
-            initial = jax.lax.cond(exact, lambda: own_dual, from_scores)
-    coef = dual_ascent(model, data, share, initial, lam, loss, bias, passes) if passes else initial
-    coef = balanced(coef) if bias == "free" else coef
-    dual_score = dual_scores(model, data, coef[:, None], bias)[:, 0]
-    distance = _distance(model, data, coef, dual_score, score, bias)
-    square = model.sqnorm()
-    return _bound(model, data, lam, loss, coef, score, square, distance, exact & (passes == 0))
+            coef = jax.lax.cond(exact, lambda: own_dual, from_scores)
+    coef = problem.feasible(dual_ascent(problem, coef, passes) if passes else coef)
+    dual_score = dual_scores(problem, coef[:, None])[:, 0]
+    distance = _distance(problem, coef, dual_score, score)
+    return _bound(problem, coef, score, model.sqnorm(), distance, exact & (passes == 0))
 
 
 def _bound(
-    model: Any,
-    data: Batch,
-    lam: Array,
-    loss: Loss,
-    coef: Array,
-    score: Array,
-    square: Array,
-    distance: Array,
-    exact: Array,
+    problem: Problem, coef: Array, score: Array, square: Array, distance: Array, exact: Array
 ) -> Certificate:
     """The certificate by the dual point `coef` at squared distance `distance` from the model."""
-    share = normalized_weights(data)
+    model, data, lam, loss, _ = problem
+    share = problem.share
     slope, losses = slopes(coef, share, lam), loss.value(score, data.y)
     terms = jnp.maximum(losses + loss.conjugate(slope, data.y) - slope * score, 0)
     gap = lam / 2 * distance + jnp.sum(jnp.where(share > 0, share * terms, 0))
@@ -271,20 +288,13 @@ def _on_support(model: Expansion, data: Batch) -> tuple[Expansion, str]:
     points, rows, index, coef = map(np.asarray, arrays)
     support = np.flatnonzero(coef)
     places, dtype = index[support], min(points.dtype, rows.dtype, key=lambda d: d.itemsize)
-    same = points.shape[1] == rows.shape[1] and np.array_equal(
-        points[support].astype(dtype), rows[places].astype(dtype)
-    )
-    if not same:
+    if not np.array_equal(points[support].astype(dtype), rows[places].astype(dtype)):
         return dataclasses.replace(model, index=jnp.full_like(model.index, -1)), "no"
     if len(rows) < LEAST or len(np.unique(places)) < len(support):
         return model, "yes"
     padding = (0, bucket_size(len(support)) - len(support))
-    x = np.pad(points[support], (padding, (0, 0)))
-    parts: dict[str, Any] = {
-        "x": x,
-        "coef": np.pad(coef[support], padding),
-        "index": np.pad(places, padding),
-    }
+    pad = lambda a: np.pad(a, (padding, (0, 0))[: a.ndim])
+    parts: Any = {"x": pad(points[support]), "coef": pad(coef[support]), "index": pad(places)}
     return dataclasses.replace(model, **parts), "support"
 
 
@@ -295,18 +305,17 @@ def certificate_on_support(
 
     Each kernel value of a row and a point is computed once.
     """
-    coef, exact = model_dual(model, data, normalized_weights(data), lam, loss, bias)
-    coef = balanced(coef) if bias == "free" else coef
+    problem = Problem(model, data, lam, loss, bias)
+    coef, exact = model_dual(problem)
+    coef = problem.feasible(coef)
     dual = jnp.where(model.coef != 0, coef[model.index], 0)
     both = matvec(model.kernel, data.x, model.x, jnp.stack([model.coef, dual], axis=1))
     on_points = both[model.index]
-    moved = model.coef - dual
-    constant = 1.0 if bias == "feature" else 0.0
+    moved, constant = model.coef - dual, problem.constant
     distance = jnp.maximum(jnp.dot(moved, on_points[:, 0] - on_points[:, 1]), 0)
     distance = distance + constant * (model.b - jnp.sum(dual)) ** 2
     square = jnp.dot(model.coef, on_points[:, 0]) + constant * model.b**2
-    score = both[:, 0] + model.b
-    return _bound(model, data, lam, loss, coef, score, square, distance, exact)
+    return _bound(problem, coef, both[:, 0] + model.b, square, distance, exact)
 
 
 @in_float64
@@ -315,18 +324,17 @@ def _dual_certificate(
 ) -> Certificate:
     """The certificate of a linear model by given dual coefficients."""
     model = to_features(model, data)[0] if isinstance(data, Lifted) else model
-    share, score = normalized_weights(data), model(data.x)
     inner: Any = innermost(model)
-    coef = clip_rounding(dual, data.y, share, lam, loss)
-    coef = balanced(coef) if bias == "free" else coef
+    problem, score = Problem(inner, data, lam, loss, bias), model(data.x)
+    coef = problem.feasible(problem.clipped(dual))
     moved = inner.w - _weights(coef, model, data.x)
     distance = jnp.dot(moved, moved)
     square = jnp.dot(inner.w, inner.w)
     if bias == "feature":
         distance, square = distance + (inner.b - jnp.sum(coef)) ** 2, square + inner.b**2
-    is_dual = jnp.all((share > 0) | (coef == 0))
+    is_dual = jnp.all((problem.share > 0) | (coef == 0))
     distance = jnp.where(is_dual, distance, jnp.inf)
-    return _bound(inner, data, lam, loss, coef, score, square, distance, jnp.ones((), bool))
+    return _bound(problem, coef, score, square, distance, jnp.ones((), bool))
 
 
 def _weights(coef: Array, model: Any, x: Any) -> Array:
@@ -357,29 +365,31 @@ def _elastic_certificate(
 def _feasible(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) -> Array:
     """Whether the model's own dual coefficients are feasible, () bool."""
     model, data = to_features(model, data)
-    return model_dual(model, data, normalized_weights(data), lam, loss, bias)[1]
+    return model_dual(Problem(model, data, lam, loss, bias))[1]
 
 
-def model_dual(
-    model: Any, data: Batch, share: Array, lam: Array, loss: Loss, bias: str
-) -> tuple[Array, Array]:
+def model_dual(problem: Problem) -> tuple[Array, Array]:
     """The dual coefficients of a model (n,), and whether they are feasible, () bool."""
-    zero = jnp.zeros_like(share)
+    model, data, lam, loss, bias = problem
+    share = problem.share
     if not isinstance(model, Expansion):
-        return zero, jnp.zeros((), bool)
-    n = data.y.shape[0]
+        return jnp.zeros_like(share), jnp.zeros((), bool)
+    in_data, coef = _of_rows(model, share)
+    coef = problem.clipped(coef)
+    is_finite = jnp.isfinite(loss.conjugate(slopes(coef, share, lam), data.y))
+    feasible = jnp.all(is_finite & ((share > 0) | (coef == 0)))
+    feasible &= jnp.all(in_data | (model.coef == 0))
+    if bias == "free":
+        feasible &= jnp.abs(jnp.sum(coef)) <= 1e-6 * jnp.sum(jnp.abs(coef))
+    return coef, feasible
+
+
+def _of_rows(model: Expansion, like: Array) -> tuple[Array, Array]:
+    """Which points are training rows, and the sums of the coefficients of each row, (n,)."""
+    n = like.shape[0]
     in_data = (model.index >= 0) & (model.index < n)
-    coef = zero.at[jnp.where(in_data, model.index, n)].add(
-        model.coef.astype(share.dtype), mode="drop"
-    )
-    coef = clip_rounding(coef, data.y, share, lam, loss)
-    feasible = jnp.isfinite(loss.conjugate(slopes(coef, share, lam), data.y)) & jnp.where(
-        share > 0, True, coef == 0
-    )
-    is_balanced = (
-        jnp.abs(jnp.sum(coef)) <= 1e-6 * jnp.sum(jnp.abs(coef)) if bias == "free" else True
-    )
-    return coef, jnp.all(in_data | (model.coef == 0)) & jnp.all(feasible) & is_balanced
+    place = jnp.where(in_data, model.index, n)
+    return in_data, jnp.zeros_like(like).at[place].add(model.coef.astype(like.dtype), mode="drop")
 
 
 def balanced(coef: Array) -> Array:
@@ -404,51 +414,40 @@ def objective_rounding(model: Any, data: Batch, coef: Array) -> Array:
     return 4 * jnp.sum(jnp.abs(coef)) * rounding_of_sums(coef, diag)
 
 
-def dual_scores(model: Any, data: Batch, coefs: Array, bias: str) -> Array:
+def dual_scores(problem: Problem, coefs: Array) -> Array:
     """The scores sum_j coefs_jc k(x_j, x_i) of dual coefficients at their rows, (n, c)."""
+    model, x = problem.model, problem.data.x
     if isinstance(model, Linear):
-        score = dot(data.x, dot(coefs.T, data.x).T)
+        score = dot(x, dot(coefs.T, x).T)
     else:
-        score = matvec(model.kernel, data.x, data.x, coefs)
-    return score + jnp.sum(coefs, 0)[None, :] if bias == "feature" else score
+        score = matvec(model.kernel, x, x, coefs)
+    return score + jnp.sum(coefs, 0)[None, :] if problem.bias == "feature" else score
 
 
-def _distance(
-    model: Any, data: Batch, coef: Array, dual_score: Array, score: Array, bias: str
-) -> Array:
+def _distance(problem: Problem, coef: Array, dual_score: Array, score: Array) -> Array:
     """The squared distance |w - w(coef)|^2."""
-    bias_term = (model.b - jnp.sum(coef)) ** 2 if bias == "feature" else 0
+    model, has_constant = problem.model, problem.bias == "feature"
+    bias_term = (model.b - jnp.sum(coef)) ** 2 if has_constant else 0
     if isinstance(model, Linear):
-        difference = model.w - dot(coef, data.x)
+        difference = model.w - dot(coef, problem.data.x)
         return jnp.dot(difference, difference) + bias_term
     # no constant
-    linear_score, dual_score = (
-        score - model.b,
-        dual_score - (jnp.sum(coef) if bias == "feature" else 0),
-    )
-    in_data = (model.index >= 0) & (model.index < coef.shape[0])
-    full = (
-        jnp.zeros_like(coef)
-        .at[jnp.where(in_data, model.index, coef.shape[0])]
-        .add(model.coef, mode="drop")
-    )
+    linear_score = score - model.b
+    dual_score = dual_score - (jnp.sum(coef) if has_constant else 0)
+    in_data, full = _of_rows(model, coef)
     on_rows = jnp.maximum(jnp.dot(full - coef, linear_score - dual_score), 0)
     sqnorm = dataclasses.replace(model, bias="none").sqnorm()
     off_rows = jnp.maximum(sqnorm - 2 * jnp.dot(coef, linear_score) + jnp.dot(coef, dual_score), 0)
     return jnp.where(jnp.all(in_data | (model.coef == 0)), on_rows, off_rows) + bias_term
 
 
-def dual_from_scores(
-    model: Any, data: Batch, share: Array, score: Array, lam: Array, loss: Loss, bias: str
-) -> Array:
+def dual_from_scores(problem: Problem, score: Array) -> Array:
     """The best of several dual points computed from the scores of a model, (n,)."""
-    mean_slopes = [
-        (loss.value(score + h, data.y) - loss.value(score - h, data.y)) / (2 * h) for h in _WIDTHS
-    ]
+    _, data, lam, loss, _ = problem
+    share, value_at = problem.share, lambda score: loss.value(score, data.y)
+    mean_slopes = [(value_at(score + h) - value_at(score - h)) / (2 * h) for h in _WIDTHS]
     slopes = jnp.stack([loss.slope(score, data.y), *mean_slopes], axis=1)  # (n, c)
-    coefs = -slopes * (share / lam)[:, None]
-    coefs = jax.vmap(balanced, 1, 1)(coefs) if bias == "free" else coefs
-    dual_scores_of = dual_scores(model, data, coefs, bias)
+    coefs = jax.vmap(problem.feasible, 1, 1)(-slopes * (share / lam)[:, None])
 
     def best_factor(coef, score_of):
         sqnorm = jnp.dot(coef, score_of)
@@ -456,32 +455,23 @@ def dual_from_scores(
         s = golden_section(value, jnp.zeros((), coef.dtype), jnp.full((), 4, coef.dtype), 80)
         return value(s), s
 
-    values, factors = jax.vmap(best_factor, in_axes=1)(coefs, dual_scores_of)
+    values, factors = jax.vmap(best_factor, in_axes=1)(coefs, dual_scores(problem, coefs))
     c = jnp.argmax(values)
     # rounding of the factor may exceed a bound
-    return clip_rounding(factors[c] * coefs[:, c], data.y, share, lam, loss)
+    return problem.clipped(factors[c] * coefs[:, c])
 
 
-def dual_ascent(
-    model: Any,
-    data: Batch,
-    share: Array,
-    coef: Array,
-    lam: Array,
-    loss: Loss,
-    bias: str,
-    passes: int,
-) -> Array:
+def dual_ascent(problem: Problem, coef: Array, passes: int) -> Array:
     """Dual coefficients (n,) after sweeps of exact coordinate ascent over all rows, in order."""
-    bound, constant = share / lam, 1.0 if bias == "feature" else 0.0
+    model, data, lam, loss, _ = problem
+    bound, constant = problem.share / lam, problem.constant
     linear = isinstance(model, Linear)
     sqnorm = (sqnorms(data.x) if linear else model.kernel.diag(data.x)) + constant
     # The state: the weights of a linear model, else the scores at all rows.
-    state = (
-        (dot(coef, data.x), jnp.sum(coef))
-        if linear
-        else (dual_scores(model, data, coef[:, None], bias)[:, 0], jnp.zeros_like(lam))
-    )
+    if linear:
+        state = dot(coef, data.x), jnp.sum(coef)
+    else:
+        state = dual_scores(problem, coef[:, None])[:, 0], jnp.zeros_like(lam)
 
     def visit(carry, i):
         coef, (f, b) = carry
@@ -490,10 +480,10 @@ def dual_ascent(
         score = dot(row, f) + constant * b if linear else row_at(f)
         new = loss.dual_step(row_at(coef), score, row_at(data.y), row_at(sqnorm), row_at(bound))
         move = (new - row_at(coef))[0]
-        f = f + (
+        values = (
             dot(move[None], row) if linear else move * (model.kernel(row, data.x)[0] + constant)
         )
-        return (scatter_set(coef, i[None], new), (f, b + move)), None
+        return (scatter_set(coef, i[None], new), (f + values, b + move)), None
 
     order = jnp.tile(jnp.arange(data.y.shape[0], dtype=jnp.int32), passes)
     return jax.lax.scan(visit, (coef, state), order)[0][0]
@@ -558,7 +548,7 @@ def kkt_residual(
 def _kkt(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) -> Array:
     share = normalized_weights(data)
     bound = share / lam
-    coef, _ = model_dual(model, data, share, lam, loss, bias)
+    coef, _ = model_dual(Problem(model, data, lam, loss, bias))
     score = model(data.x)
     if bias != "free":
         sqnorm = model.kernel.diag(data.x) + (1 if bias == "feature" else 0)

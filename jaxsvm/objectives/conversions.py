@@ -37,19 +37,13 @@ def C_from_lam(lam: float, n: float) -> float:
 
 def _inverse(**factors: float) -> float:
     """The inverse of the product of two positive numbers, or arrays of them."""
+    product: Any = 1
     for name, value in factors.items():
-        for number in (
-            np.ravel(value)
-            if has_shape(value) and not is_traced(value)
-            else ()
-            if has_shape(value)
-            else (value,)
-        ):
+        values = () if is_traced(value) else np.ravel(value)
+        for number in values if has_shape(value) else (value,):
             check_positive(**{name: number})
-    first, second = (
-        value if has_shape(value) else as_number(name, value) for name, value in factors.items()
-    )
-    return 1 / (first * second)
+        product = product * (value if has_shape(value) else as_number(name, value))
+    return 1 / product
 
 
 def nu_from(model: Model, data: Batch) -> Array:
@@ -77,9 +71,8 @@ def nu_from(model: Model, data: Batch) -> Array:
 
 @in_float64
 def _nu(model: Any, data: Batch) -> Array:
-    return jnp.dot(
-        normalized_weights(data), hinge.value(decision_values(model, data), data.y)
-    ) / jnp.sqrt(model.sqnorm())
+    losses = hinge.value(decision_values(model, data), data.y)
+    return jnp.dot(normalized_weights(data), losses) / jnp.sqrt(model.sqnorm())
 
 
 def radius_from(model: Any) -> Array:
@@ -149,7 +142,7 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
 
 @in_float64
 def _lam(nu: Array, p: Array, data: Batch, kernel: Kernel, bias: str) -> Array:
-    mass, v = jnp.sum(data.weight), p * data.y
+    mass, v, weight = jnp.sum(data.weight), p * data.y, data.weight
     score = matvec(kernel, data.x, data.x, v)
     norm = jnp.sqrt(jnp.dot(v, score))
     margin = data.y * score / norm
@@ -157,7 +150,5 @@ def _lam(nu: Array, p: Array, data: Batch, kernel: Kernel, bias: str) -> Array:
         level = two_levels(margin, data.y, nu * mass, weight=data.weight).level
     else:
         level = water_level(margin, nu * mass, weight=data.weight)
-    max_ratio = jnp.max(
-        jnp.where(data.weight > 0, p / jnp.where(data.weight > 0, data.weight, 1), 0)
-    )
+    max_ratio = jnp.max(jnp.where(weight > 0, p / jnp.where(weight > 0, weight, 1), 0))
     return level * norm / (mass * max_ratio)

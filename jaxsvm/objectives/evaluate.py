@@ -244,15 +244,11 @@ def dual(
 def _dual(alpha: Array, data: Batch, lam: Array, kernel: Kernel | None, loss: Loss) -> Array:
     share = normalized_weights(data)
     coef = clip_rounding(alpha * data.y if loss.labels else alpha, data.y, share, lam, loss)
-    score = (
-        dot(data.x, dot(coef, data.x)) if kernel is None else matvec(kernel, data.x, data.x, coef)
-    )
+    x = data.x
+    score = dot(x, dot(coef, x)) if kernel is None else matvec(kernel, x, x, coef)
     is_invalid = jnp.any((share == 0) & (coef != 0))  # the bound of a row of weight 0 is 0
-    return jnp.where(
-        is_invalid,
-        -jnp.inf,
-        -lam / 2 * jnp.dot(coef, score) - penalty(coef, data.y, share, lam, loss),
-    )
+    value = -lam / 2 * jnp.dot(coef, score) - penalty(coef, data.y, share, lam, loss)
+    return jnp.where(is_invalid, -jnp.inf, value)
 
 
 def clip_rounding(coef: Array, y: Array, share: Array, lam: Array, loss: Loss) -> Array:

@@ -56,9 +56,9 @@ def make_parts(form: str, nu: Scalar, C: Scalar, y: Array, weight: Array) -> Par
     total = C * jnp.where(nu > largest, largest, nu) * jnp.sum(weight)
     if form == "one_class":
         return Parts(zero, zero[None], cap[None], total[None])
-    up, down = (
-        (jnp.where(y > 0, cap, 0), jnp.where(y > 0, 0, cap)) if form == "nu_svc" else (cap, cap)
-    )
+    up, down = cap, cap
+    if form == "nu_svc":
+        up, down = jnp.where(y > 0, cap, 0), jnp.where(y > 0, 0, cap)
     low, high = jnp.stack([zero, -down]), jnp.stack([up, zero])
     return Parts(y if form == "nu_svr" else zero, low, high, signs_of(low) * total / 2)
 
@@ -67,10 +67,8 @@ def largest_nu(form: str, y: Any, weight: Any, xp: Any = np) -> Any:
     """The largest feasible nu, in (0, 1]: for nu_svc 2 min(W+, W-) / W, of the weights by class."""
     if form != "nu_svc":
         return xp.ones((), weight.dtype)
-    positive, negative = (
-        xp.sum(xp.where(y > 0, weight, xp.zeros_like(weight))),
-        xp.sum(xp.where(y > 0, xp.zeros_like(weight), weight)),
-    )
+    sum_of = lambda rows: xp.sum(xp.where(rows, weight, xp.zeros_like(weight)))
+    positive, negative = sum_of(y > 0), sum_of(~(y > 0))
     total = positive + negative
     return 2 * xp.minimum(positive, negative) / xp.where(total > 0, total, xp.ones_like(total))
 

@@ -27,24 +27,25 @@ def misclassified(score: Array, y: Array) -> Array:
     A row is misclassified if its score has the wrong sign or is not finite, or if another class has
     the largest score.
     """
-    if score.ndim == 1:
+    if score.ndim == y.ndim:
         return ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
-    return (jnp.argmax(score, axis=1) != y.astype(jnp.int32)) | ~jnp.all(
-        jnp.isfinite(score), axis=1
-    )
+    is_finite = jnp.all(jnp.isfinite(score), axis=1)
+    return (jnp.argmax(score, axis=1) != y.astype(jnp.int32)) | ~is_finite
 
 
+@struct
 class Probe:
     """A function of a model that reads held-out rows."""
 
+    data: Batch
+
     def matched(self, names: Any) -> Any:
         """The probe on its rows with columns and classes as `names`, `models.Classes`, has them."""
-        raise NotImplementedError
+        return dataclasses.replace(self, data=names.matched(self.data))
 
 
 @struct
 class _Error(Probe):
-    data: Batch
     # "signs": -1 and +1; "numbers": class numbers; "real": neither; "": either, or not known
     labels: str = static(default="")
 
@@ -56,19 +57,14 @@ class _Error(Probe):
         score, y = decision_values(model, data), data.y
         if y.ndim == 2:
             _check_columns(score, y)
-            wrong = ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
-            return _share(data, wrong.astype(score.dtype))
+            return _share(data, misclassified(score, y).astype(score.dtype))
         labels = self.labels if data is self.data else _kind_of(data)
         if labels not in ("", "signs" if score.ndim == 1 else "numbers"):
-            want = (
-                "one value a row, for labels -1 and +1",
-                f"{score.shape[-1]} values a row, for class numbers 0 .. k-1",
-            )
+            want = f"{score.shape[-1]} values a row, for class numbers 0 .. k-1"
+            want = "one value a row, for labels -1 and +1" if score.ndim == 1 else want
             other = "class numbers, or real targets: take risk_on for those"
             have = "labels -1 and +1" if labels == "signs" else other
-            raise ValueError(
-                f"the model gives {want[score.ndim - 1]}, but the data of error_on hold {have}"
-            )
+            raise ValueError(f"the model gives {want}, but the data of error_on hold {have}")
         return _share(data, misclassified(score, y).astype(score.dtype))
 
 
@@ -143,11 +139,7 @@ def risk_on(data: Batch, loss: AnyLoss = hinge) -> Any:
 
 @struct
 class _Risk(Probe):
-    data: Batch
     loss: Any
-
-    def matched(self, names: Any) -> Any:
-        return dataclasses.replace(self, data=names.matched(self.data))
 
     def __call__(self, model: Model) -> Array:
         model, data = check_objective(model, self.data, needs="__call__")

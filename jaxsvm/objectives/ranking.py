@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -190,14 +190,9 @@ def ndcg_on(
 class _OfScores(Probe):
     """A probe that reads the scores of its rows alone."""
 
-    data: Batch
-
-    def matched(self, names: Any) -> Any:
-        return dataclasses.replace(cast(Any, self), data=names.matched(self.data))
-
     def __call__(self, model: Model) -> Array:
         model, data = check_objective(model, self.data, needs="__call__")
-        made = self if data is self.data else dataclasses.replace(cast(Any, self), data=data)
+        made = self if data is self.data else dataclasses.replace(self, data=data)
         return made.of_scores(_scores(model, data))
 
     def of_scores(self, score: Array) -> Array:
@@ -219,10 +214,6 @@ def _finite_or_nan(value: Array, score: Array, data: Batch) -> Array:
     return jnp.where(jnp.all(jnp.isfinite(score) | (data.weight <= 0)), value, jnp.nan)
 
 
-def _if_any(pairs: Pairs, value: Array) -> Array:
-    return jnp.where(jnp.any(pairs.share > 0), value, jnp.nan)
-
-
 def _misordered(pairs: Pairs, rows: SortedRows, start: Array) -> Array:
     """The weight of the pairs whose row of lower grade is at position `start` or later."""
     below = Ranges(start, pairs.block.end)
@@ -236,7 +227,6 @@ def _misordered(pairs: Pairs, rows: SortedRows, start: Array) -> Array:
 class _PairShare(_OfScores):
     """The share of pairs in the right order; `tie` is what a pair of scores within tol counts."""
 
-    data: Batch
     tie: float = static(default=0.0)
     tol: float = static(default=0.0)
     censored: bool = static(default=False)
@@ -249,12 +239,12 @@ class _PairShare(_OfScores):
         wrong = _misordered(pairs, rows, behind.end)
         wrong_or_tied = _misordered(pairs, rows, ahead.start)
         right = 1 - (1 - self.tie) * wrong_or_tied - self.tie * wrong
-        return _finite_or_nan(_if_any(pairs, right), score, self.data)
+        right = jnp.where(jnp.any(pairs.share > 0), right, jnp.nan)
+        return _finite_or_nan(right, score, self.data)
 
 
 @struct
 class _Ndcg(_OfScores):
-    data: Batch
     k: Any = static(default=None)
     gains: str = static(default=GAINS[0])
     weighted: bool = static(default=False)

@@ -473,9 +473,8 @@ def test_standardize():
     )
     scale = standardize(x)
     z = scale(x)
-    np.testing.assert_allclose(
-        jnp.mean(z, 0), 0, atol=1e-3
-    )  # the third column holds 1 + 0.001 noise in float32
+    # the third column holds 1 + 0.001 noise in float32
+    np.testing.assert_allclose(jnp.mean(z, 0), 0, atol=1e-3)
     np.testing.assert_allclose(jnp.std(z, 0), 1, rtol=1e-3)
     assert z.dtype == x.dtype and len(jax.tree.leaves(scale)) == 2
     np.testing.assert_array_equal(jax.jit(lambda s, x: s(x))(scale, x[:4]).shape, (4, 3))

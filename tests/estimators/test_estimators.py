@@ -145,9 +145,8 @@ def test_svc_is_that_of_libsvm():
         x, y, weight
     )
     assert ours.fit_.converged and ours.n_iter_ == 1
-    np.testing.assert_allclose(
-        ours.decision_function(x), theirs.decision_function(x), atol=1e-4
-    )  # tol, and float32
+    # tol, and float32
+    np.testing.assert_allclose(ours.decision_function(x), theirs.decision_function(x), atol=1e-4)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-4)
     mine, other = np.zeros(len(y)), np.zeros(len(y))
     mine[ours.support_], other[theirs.support_] = ours.dual_coef_[0], theirs.dual_coef_[0]
@@ -201,9 +200,8 @@ def test_pairs_of_classes_by_any_solver():
     liblinear = sklearn.svm.LinearSVC(C=0.5, loss="hinge", tol=1e-8, max_iter=10**6, random_state=0)
     theirs = OneVsOneClassifier(liblinear).fit(x, y)
     each = np.array([each.coef_[0] for each in theirs.estimators_])
-    np.testing.assert_allclose(
-        made.coef_, -each, atol=1e-2
-    )  # where the objective is flat; theirs are above 0 for the second
+    # where the objective is flat; theirs are above 0 for the second
+    np.testing.assert_allclose(made.coef_, -each, atol=1e-2)
     assert made.intercept_.shape == (3,) and np.mean(made.predict(x) == theirs.predict(x)) > 0.98
     pieces = SVMClassifier(jaxsvm.pegasos(1e-2), multiclass="ovo", random_state=0)
     for _ in range(2):
@@ -291,9 +289,8 @@ def test_budgeted_svc_holds_so_many_points_and_is_its_solver():
         coef @ rbf_kernel(points, x, gamma=0.3)
         for points, coef in zip(held.x, held.coef, strict=True)
     ]
-    np.testing.assert_allclose(
-        ours.decision_function(x), np.transpose(by_hand), atol=1e-4
-    )  # float32
+    # float32
+    np.testing.assert_allclose(ours.decision_function(x), np.transpose(by_hand), atol=1e-4)
     exact = SVC(2.0, gamma=0.3).fit(x, y)
     assert ours.score(x, y) > exact.score(x, y) - 0.06 and ours.intercept_.tolist() == [0, 0, 0]
     assert not hasattr(ours, "support_") and not hasattr(ours, "dual_coef_"), (
@@ -349,22 +346,19 @@ def test_regressors_against_ridge_and_liblinear():
         x, y
     )
     ridge = sklearn.linear_model.Ridge(alpha=2.0, fit_intercept=False).fit(x, y)
-    np.testing.assert_allclose(
-        squared.coef_, ridge.coef_, atol=1e-4
-    )  # 1e-6 in the residual, and float32
+    # 1e-6 in the residual, and float32
+    np.testing.assert_allclose(squared.coef_, ridge.coef_, atol=1e-4)
     for name in ("decomposition", "smo"):
         exact = SVMRegressor(name, C=3.0, epsilon=0.2, tol=1e-5).fit(x, y)
         theirs = sklearn.svm.SVR(C=3.0, epsilon=0.2, tol=1e-7).fit(x, y)
-        np.testing.assert_allclose(
-            exact.predict(x), theirs.predict(x), atol=1e-4
-        )  # tol, and float32
+        # tol, and float32
+        np.testing.assert_allclose(exact.predict(x), theirs.predict(x), atol=1e-4)
     tube = SVMRegressor(tol=1e-4, random_state=0).fit(x, y)
     theirs = sklearn.svm.LinearSVR(
         epsilon=0.1, C=1.0, tol=1e-6, max_iter=10**6, random_state=0
     ).fit(x, y)
-    np.testing.assert_allclose(
-        tube.predict(x), theirs.predict(x), atol=1e-2
-    )  # where the objective is flat
+    # where the objective is flat
+    np.testing.assert_allclose(tube.predict(x), theirs.predict(x), atol=1e-2)
 
 
 # Weights, names, sparse rows.
@@ -405,9 +399,8 @@ def test_balanced_class_weights_are_those_of_scikit_learn():
     theirs = sklearn.svm.LinearSVC(dual=False, tol=1e-8, class_weight="balanced").fit(
         x[keep], y[keep]
     )
-    np.testing.assert_allclose(
-        ours.coef_, theirs.coef_, atol=1e-3
-    )  # a smooth problem: some times the residual
+    # a smooth problem: some times the residual
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
 
 
 @pytest.mark.long(but=1)
@@ -420,9 +413,8 @@ def test_sparse_rows_of_any_kind(estimator):
     sparse = scipy.sparse.csr_array(x)
     sparse.indices, sparse.indptr = sparse.indices.astype(np.int64), sparse.indptr.astype(np.int64)
     made = clone(estimator).set_params(random_state=0).fit(sparse, y)
-    np.testing.assert_allclose(
-        made.decision_function(sparse), dense, atol=1e-2
-    )  # both within 1e-3 in margin units
+    # both within 1e-3 in margin units
+    np.testing.assert_allclose(made.decision_function(sparse), dense, atol=1e-2)
     made.fit(scipy.sparse.coo_matrix(x), y)
     np.testing.assert_allclose(made.decision_function(scipy.sparse.csc_matrix(x)), dense, atol=1e-2)
 
@@ -625,9 +617,8 @@ def test_partial_fit_of_a_budgeted_svc():
         coef @ rbf_kernel(points, x, gamma=gamma)
         for points, coef in zip(held.x, held.coef, strict=True)
     ]
-    np.testing.assert_allclose(
-        made.decision_function(x), np.transpose(by_hand), atol=1e-3
-    )  # float32
+    # float32
+    np.testing.assert_allclose(made.decision_function(x), np.transpose(by_hand), atol=1e-3)
     assert made.score(x, y) > SVC(0.1).fit(x, y).score(x, y) - 0.04
     other = pickle.loads(pickle.dumps(made))
     for m in (made, other):
@@ -741,9 +732,8 @@ def test_partial_fit_of_another_solver_with_new_numbers():
     phi = jaxsvm.features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=4, features=8)
     mapped = SVMClassifier(jaxsvm.on_features(FOURIER[0], jaxsvm.pegasos(0.1)))
     mapped.partial_fit(x, y, classes=["ant", "bee"])
-    mapped.set_params(solver=jaxsvm.on_features(phi, jaxsvm.pegasos(0.2))).partial_fit(
-        x, y
-    )  # an equal map
+    # an equal map
+    mapped.set_params(solver=jaxsvm.on_features(phi, jaxsvm.pegasos(0.2))).partial_fit(x, y)
 
 
 # Rows that repeat.

@@ -33,9 +33,8 @@ SIDED = np.array([[-2.0, 0], [-1, -1], [0, -2], [0, 2], [1, 1], [2, 0]])
 
 @functools.cache
 def fitted(ours, kernel, **options):
-    x, y = {NuSVC: (FLOWERS, NAMES), NuSVR: (REAL, TARGET), OneClassSVM: (REAL + 3, None)}[
-        ours
-    ]  # 0 is outside
+    # 0 is outside
+    x, y = {NuSVC: (FLOWERS, NAMES), NuSVR: (REAL, TARGET), OneClassSVM: (REAL + 3, None)}[ours]
     theirs = getattr(sklearn.svm, ours.__name__)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         made = ours(kernel=kernel, tol=1e-5, **options).fit(x, y)

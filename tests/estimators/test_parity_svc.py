@@ -62,9 +62,8 @@ def test_parameters_and_defaults_are_those_of_scikit_learn(name):
     ours, theirs = (
         inspect.signature(getattr(module, name)).parameters for module in (estimators, sklearn.svm)
     )
-    ignored = {
-        "probability"
-    }  # its default in scikit-learn 1.9 is the string "deprecated", which is False
+    # its default in scikit-learn 1.9 is the string "deprecated", which is False
+    ignored = {"probability"}
     for key, parameter in theirs.items():
         assert key in ours and (key in ignored or ours[key].default == parameter.default), key
     assert set(getattr(estimators, name)().get_params()) == set(ours)
@@ -104,9 +103,8 @@ def test_three_classes_in_every_attribute(kernel):
     np.testing.assert_array_equal(ours.support_vectors_, theirs.support_vectors_)
     np.testing.assert_array_equal(ours.classes_, theirs.classes_)
     assert ours.dual_coef_.shape == theirs.dual_coef_.shape == (2, len(theirs.support_))
-    np.testing.assert_allclose(
-        ours.dual_coef_, theirs.dual_coef_, atol=5e-3
-    )  # where the dual is flat
+    # where the dual is flat
+    np.testing.assert_allclose(ours.dual_coef_, theirs.dual_coef_, atol=5e-3)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=2e-3)
     np.testing.assert_allclose(
         ours.decision_function(IRIS.data), theirs.decision_function(IRIS.data), atol=2e-3
@@ -200,9 +198,8 @@ def test_a_precomputed_matrix():
     assert made.support_.tolist() == [1, 3] and made.support_vectors_.shape == (0, 0)
     block = T @ X.T
     np.testing.assert_array_equal(made.predict(block), [1, 2, 2])
-    only = np.where(
-        np.isin(np.arange(6), made.support_), block, 0
-    )  # columns of support vectors alone count
+    # columns of support vectors alone count
+    only = np.where(np.isin(np.arange(6), made.support_), block, 0)
     np.testing.assert_array_equal(made.predict(only), [1, 2, 2])
     with pytest.raises(ValueError, match="features"):
         made.predict(block.T)
@@ -263,9 +260,8 @@ def test_functions_that_jax_traces_are_compiled_and_others_of_wrong_shape_refuse
 
     made, theirs = SVC(kernel=traced).fit(X, Y), on_toy("rbf", gamma=1.0)[1]
     np.testing.assert_allclose(made.decision_function(T), theirs.decision_function(T), atol=1e-3)
-    assert (
-        calls.count(False) == 1 and made._kernel_rows is None
-    )  # once to see whether it is symmetric
+    # once to see whether it is symmetric
+    assert calls.count(False) == 1 and made._kernel_rows is None
     made = SVC(kernel=kernels.rbf(gamma=1.0)).fit(X, Y)
     np.testing.assert_allclose(made.decision_function(T), theirs.decision_function(T), atol=1e-3)
     for kernel in (lambda a, b: a, lambda a, b: np.ones((1, 1))):
@@ -494,9 +490,8 @@ def test_probabilities_of_rows_that_repeat_are_those_of_scikit_learn(machine, k,
     ours = machine(probability=True, random_state=0, **options).fit(x, y)
     p, loss = ours.predict_proba(x), log_loss(y, ours.predict_proba(x))
     judges = [theirs(probability=True, random_state=0, **options)]
-    judges += (
-        [CalibratedClassifierCV(theirs(**options), ensemble=False)] if k == 2 else []
-    )  # of pairs, as ours
+    # of pairs, as ours
+    judges += [CalibratedClassifierCV(theirs(**options), ensemble=False)] if k == 2 else []
     for judge in judges:
         other = log_loss(y, judge.fit(x, y).predict_proba(x))
         assert 0.95 * other < loss < 1.05 * other, (loss, other)
@@ -583,9 +578,8 @@ def test_a_limit_of_blocks_is_told():
         made = SVC(C=1000.0, max_iter=1).fit(x, y)
     assert made.fit_status_ == 1 and made.n_iter_.tolist() == [1]
     assert SVC(C=100.0).fit(x, y).fit_status_ == 0
-    with pytest.warns(
-        ConvergenceWarning, match="rounding to float32"
-    ):  # the violation is above 1e-3 in float64
+    # the violation is above 1e-3 in float64
+    with pytest.warns(ConvergenceWarning, match="rounding to float32"):
         assert SVC(C=1000.0).fit(x, y).fit_status_ == 1
 
 

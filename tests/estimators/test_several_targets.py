@@ -53,6 +53,13 @@ def test_labels_are_those_of_multi_output_classifier(name, weight):
         assert machine.coef_.shape == (5, 8) and machine.intercept_.shape == (5,)
 
 
+def test_many_sparse_rows_with_several_labels_are_those_of_dense_rows():
+    """From 2^15 entries on other methods than dual_descent merge equal rows, of one label only."""
+    x, y = np.tile(X, (30, 1)), np.tile(Y, (30, 1))
+    dense, sparse = (estimators.LinearSVC().fit(a, y) for a in (x, scipy.sparse.csr_matrix(x)))
+    assert np.allclose(dense.coef_, sparse.coef_, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["SVR", "NuSVR", "LinearSVR"])
 def test_real_targets_are_those_of_multi_output_regressor(name):
     options = {"tol": 1e-6} | ({"C": 10.0} if name == "LinearSVR" else {"gamma": 0.1})

@@ -381,9 +381,8 @@ def test_nu_machines():
     maker = lambda nu, gamma: jaxsvm.nu_svc(nu, kernels.rbf(gamma=gamma))
     axes = {"nu": np.array([0.2, 0.5]), "gamma": np.array([0.1, 1.0])}
     found = select(maker, DATA, KEY, folds=3, progress=False, **axes)
-    search = grid_search(
-        NuSVC(), axes, found.fold
-    )  # its first axis is the first by the alphabet, gamma
+    # its first axis is the first by the alphabet, gamma
+    search = grid_search(NuSVC(), axes, found.fold)
     wanted = 1 + errors_of(search, (2, 2), 3).swapaxes(0, 1)
     assert np.abs((found.table.folds - wanted) * np.bincount(found.fold)).max() <= 2.001
 
@@ -453,41 +452,30 @@ def test_weights_groups_and_given_folds():
 def test_bad_input():
     call = lambda *args, **kwargs: select(*args, progress=False, **kwargs)
     axes = {"C": [1.0, 2.0], "gamma": [0.1]}
-    with pytest.raises(ValueError, match="maker has no parameter named gama, only C, gamma"):
-        call(machine, DATA, KEY, C=[1.0], gama=[1.0])
-    with pytest.raises(ValueError, match="maker needs gamma, but the axes are C"):
-        call(machine, DATA, KEY, C=[1.0])
-    with pytest.raises(ValueError, match="select needs at least one axis"):
-        call(machine, DATA, KEY)
-    with pytest.raises(ValueError, match=r"C must be a finite number above 0, got -1"):
-        call(machine, DATA, KEY, C=[1.0, -1.0], gamma=[0.1])
-    for wrong in ([], [[1.0]], [np.nan], ["a"], 1.0):
-        with pytest.raises(
-            ValueError, match="the axis C must be a vector of at least one finite number"
-        ):
-            call(machine, DATA, KEY, C=wrong, gamma=[0.1])
+    vector = "the axis C must be a vector of at least one finite number"
+    groups = r"groups must name the group of each of the 200 rows, got shape \(3,\)"
+    for message, options in [
+        ("maker has no parameter named gama, only C, gamma", {"C": [1.0], "gama": [1.0]}),
+        ("maker needs gamma, but the axes are C", {"C": [1.0]}),
+        ("select needs at least one axis", {}),
+        (r"C must be a finite number above 0, got -1", axes | {"C": [1.0, -1.0]}),
+        *((vector, axes | {"C": wrong}) for wrong in ([], [[1.0]], [np.nan], ["a"], 1.0)),
+        ("200 rows are too few for 300 folds", axes | {"folds": 300}),
+        (groups, axes | {"groups": [1, 2, 3]}),
+        ("without fold 0 there is no row of class 1", axes | {"folds": (Y < 0).astype(int)}),
+        ("fold 1 holds no row", axes | {"folds": 2 * (np.arange(200) % 2)}),
+        ("so that each leaves rows to train on", axes | {"folds": np.zeros(200, int)}),
+        ("score must be one of 'error', 'risk'", axes | {"score": "accuracy"}),
+        ("search must be one of 'grid', 'race'", axes | {"search": "random"}),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call(machine, DATA, KEY, **options)
     with pytest.raises(TypeError, match="maker must be a function"):
         call(machine(1.0, 1.0), DATA, KEY, **axes)
     with pytest.raises(TypeError, match="maker must return a solver, got"):
         call(lambda C: C, DATA, KEY, C=[1.0])
     with pytest.raises(TypeError, match="data must be a Batch"):
         call(machine, X, KEY, **axes)
-    with pytest.raises(ValueError, match="200 rows are too few for 300 folds"):
-        call(machine, DATA, KEY, folds=300, **axes)
-    with pytest.raises(
-        ValueError, match=r"groups must name the group of each of the 200 rows, got shape \(3,\)"
-    ):
-        call(machine, DATA, KEY, groups=[1, 2, 3], **axes)
-    with pytest.raises(ValueError, match="without fold 0 there is no row of class 1"):
-        call(machine, DATA, KEY, folds=(Y < 0).astype(int), **axes)
-    with pytest.raises(ValueError, match="fold 1 holds no row"):
-        call(machine, DATA, KEY, folds=2 * (np.arange(200) % 2), **axes)
-    with pytest.raises(ValueError, match="so that each leaves rows to train on"):
-        call(machine, DATA, KEY, folds=np.zeros(200, int), **axes)
-    with pytest.raises(ValueError, match="score must be one of 'error', 'risk'"):
-        call(machine, DATA, KEY, score="accuracy", **axes)
-    with pytest.raises(ValueError, match="search must be one of 'grid', 'race'"):
-        call(machine, DATA, KEY, search="random", **axes)
     with pytest.raises(ValueError, match="labels -1 and \\+1"):
         call(machine, jaxsvm.dataset(X, np.arange(200) % 3, task="multiclass"), KEY, **axes)
 

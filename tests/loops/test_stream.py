@@ -25,9 +25,8 @@ from hypothesis import strategies as st
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers, types
 
-streams = importlib.import_module(
-    "jaxsvm.loops.streaming"
-)  # the package has a function of this name
+# the package has a function of this name
+streams = importlib.import_module("jaxsvm.loops.streaming")
 
 KEY = jax.random.key(0)
 N, D = 100, 4
@@ -226,9 +225,8 @@ def test_features_are_lifted_by_the_chunk_or_by_the_step(monkeypatch, most):
     solver = jaxsvm.on_features(phi, jaxsvm.pegasos(0.1))
     run = jaxsvm.stream(solver, jaxsvm.data.chunks(DATA, rows=30), KEY, batch_size=4)
     fit = jaxsvm.fit(solver, DATA, KEY, steps=N // 4, sampler=samplers.epochs(4, shuffle=False))
-    np.testing.assert_allclose(
-        run.model(DATA.x), fit.model(DATA.x), atol=1e-5
-    )  # products of other shapes round otherwise
+    # products of other shapes round otherwise
+    np.testing.assert_allclose(run.model(DATA.x), fit.model(DATA.x), atol=1e-5)
 
 
 @pytest.mark.long
@@ -354,9 +352,8 @@ def test_a_stream_goes_on_to_the_bit(tmp_path):
     assert int(state.chunks) == 3 and int(state.seen) == 45
     rest = jaxsvm.stream(solver, parts[int(state.chunks) :], batch_size=8, state=state)
     assert same(rest.model, whole.model) and same(rest.state, whole.state)
-    again = jaxsvm.stream(
-        solver, parts[int(state.chunks) :], batch_size=8, state=state
-    )  # the state is still whole
+    # the state is still whole
+    again = jaxsvm.stream(solver, parts[int(state.chunks) :], batch_size=8, state=state)
     assert same(again.model, rest.model)
 
 
@@ -646,14 +643,12 @@ def test_chunks_of_a_memory_map_are_read_from_the_file(tmp_path, dtype):
     parts = jaxsvm.data.chunks(mapped, Y, rows=30)
     assert all(np.array_equal(part.x, x[30 * i : 30 * i + 30]) for i, part in enumerate(parts))
     assert not isinstance(parts[0].x, np.memmap)
-    assert np.array_equal(
-        jaxsvm.data.chunks(mapped[10:], Y[10:], rows=30)[0].x, x[10:40]
-    )  # part of a map, whose offset lies
+    # part of a map, whose offset lies
+    assert np.array_equal(jaxsvm.data.chunks(mapped[10:], Y[10:], rows=30)[0].x, x[10:40])
     changed = np.load(tmp_path / "x.npy", mmap_mode="c")
     changed[0] = 9
-    assert (
-        jaxsvm.data.chunks(changed, Y, rows=30)[0].x[0] == 9
-    ).all()  # what was changed in memory counts
+    # what was changed in memory counts
+    assert (jaxsvm.data.chunks(changed, Y, rows=30)[0].x[0] == 9).all()
     with open(tmp_path / "x.npy", "r+b") as file:
         file.truncate(500)
     with pytest.raises(ValueError, match="has become shorter than the 100 rows that it had"):

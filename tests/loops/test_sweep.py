@@ -136,9 +136,8 @@ def test_models_and_errors_over_two_numbers_are_those_of_single_runs():
     assert model.w.shape == (3, 2, 2) and error.shape == (3, 2)
     for i, j in itertools.product(range(3), range(2)):
         one, wrong = single(lams[i], Cs[j], data, key)
-        np.testing.assert_allclose(
-            model.w[i, j], one.w, rtol=1e-4, atol=1e-6
-        )  # 24 steps of float32
+        # 24 steps of float32
+        np.testing.assert_allclose(model.w[i, j], one.w, rtol=1e-4, atol=1e-6)
         assert float(error[i, j]) == float(wrong)
 
 
@@ -227,9 +226,8 @@ def _wide(a, b, x):
     return jnp.sin(a * x) + b
 
 
-WIDE = jnp.linspace(
-    0.0, 1.0, 1000
-)  # one point of `_wide` has a result of 4000 bytes, and takes WIDE itself
+# one point of `_wide` has a result of 4000 bytes, and takes WIDE itself
+WIDE = jnp.linspace(0.0, 1.0, 1000)
 
 
 def _fits(monkeypatch):

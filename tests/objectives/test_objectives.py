@@ -18,9 +18,8 @@ import jaxsvm
 from jaxsvm import kernels, losses, objectives
 from jaxsvm.models import Expansion, Linear, Mapped
 
-certificates = importlib.import_module(
-    "jaxsvm.objectives.certificates"
-)  # the package has a function of this name
+# the package has a function of this name
+certificates = importlib.import_module("jaxsvm.objectives.certificates")
 
 N, D = 20, 2
 EXACT = 1e-12  # float64 rounding of sums over 20 rows, numbers of size 1 to 100
@@ -218,9 +217,8 @@ def test_a_certificate_bounds_the_distance_to_the_optimum(space, name, bias):
             assert float(found.dual) <= best + room  # <= min P <= best
             assert float(found.gap) >= value - best - room
             if not found.exact:
-                assert (
-                    float(found.dual) >= -room
-                )  # made from the scores: as good as the dual point 0 at least
+                # made from the scores: as good as the dual point 0 at least
+                assert float(found.dual) >= -room
             assert found.gap.dtype == np.float64 and isinstance(found.exact, bool)
             assert space == "rbf" or not found.exact
 
@@ -296,9 +294,8 @@ def test_exact_says_whether_the_model_carries_feasible_duals():
     )  # those weigh 0
     assert not exact(expansion(coef, bias="free"))  # sum coef is not 0
     data = dataset(weight=WEIGHT)
-    assert not exact(
-        expansion(np.where(WEIGHT == 0, 1e-3 * Y, 0))
-    )  # a row that does not count has a box of size 0
+    # a row that does not count has a box of size 0
+    assert not exact(expansion(np.where(WEIGHT == 0, 1e-3 * Y, 0)))
 
 
 @pytest.mark.long
@@ -373,9 +370,8 @@ def test_free_bias_against_libsvm(weight):
     its primal value."""
     lam = 0.3
     total, live = (N, np.ones(N, bool)) if weight is None else (weight.sum(), weight > 0)
-    used = (
-        np.ones(live.sum()) if weight is None else weight[live]
-    )  # scikit-learn misnumbers rows of weight 0
+    # scikit-learn misnumbers rows of weight 0
+    used = np.ones(live.sum()) if weight is None else weight[live]
     svm = sklearn.svm.SVC(C=1 / (lam * total), kernel="rbf", gamma=GAMMA, tol=1e-10).fit(
         X[live], Y[live], used
     )
@@ -432,9 +428,8 @@ def test_a_bias_given_by_name_means_the_problem_with_that_bias(space, has, probl
             lower = dual_by_hand(
                 np.asarray(model.coef, float), GRAM, "hinge", lam, None, problem_bias
             )
-            assert float(found.dual) == pytest.approx(
-                lower, abs=1e-5
-            )  # 1e-6 of coefficients at their bounds
+            # 1e-6 of coefficients at their bounds
+            assert float(found.dual) == pytest.approx(lower, abs=1e-5)
         assert float(found.primal) == pytest.approx(value, rel=EXACT)
 
 
@@ -447,9 +442,8 @@ def test_a_float32_run_is_certified_with_its_own_duals():
     assert model.coef.dtype == jnp.float32
     assert (np.abs(np.asarray(model.coef)) == np.float32(C)).any()
     found = jaxsvm.certificate(model, data, lam)
-    assert (
-        found.exact and 0 <= float(found.gap) < 1e-5
-    )  # float32 duals, and 1e-6 where they are at C
+    # float32 duals, and 1e-6 where they are at C
+    assert found.exact and 0 <= float(found.gap) < 1e-5
 
 
 # Mapped
@@ -463,9 +457,8 @@ def test_mapped_models_are_certified_in_their_feature_space():
     z = np.asarray(phi(data.x), np.float64)
     found = jaxsvm.certificate(Mapped(phi, inner), data, 0.3)
     there = jaxsvm.certificate(inner, data._replace(x=jnp.asarray(z, jnp.float32)), 0.3)
-    assert float(found.gap) == pytest.approx(
-        float(there.gap), rel=1e-5
-    )  # features rounded to float32 on one side
+    # features rounded to float32 on one side
+    assert float(found.gap) == pytest.approx(float(there.gap), rel=1e-5)
     w = np.asarray(inner.w, np.float64)
     value = primal_by_hand(w @ w + float(inner.b) ** 2, z @ w + float(inner.b), "hinge", 0.3, None)
     assert float(found.primal) == pytest.approx(value, rel=1e-6)
@@ -514,7 +507,8 @@ def test_the_distance_between_close_coefficients_has_their_digits(x64):
     model = Expansion(kernels.linear(), data.x, own, jnp.zeros(()), jnp.array([0, -1]))
     score, dual_score = (jnp.asarray(x @ (x.T @ c)) for c in (own, coef))
     # the second row is no training row, and has coefficient 0
-    distance = certificates._distance(model, data, coef, dual_score, score, "none")
+    problem = certificates.Problem(model, data, jnp.ones(()), losses.hinge, "none")
+    distance = certificates._distance(problem, coef, dual_score, score)
     assert float(distance) == pytest.approx(1.21 * 2.0**-40, rel=1e-5)
 
 
@@ -559,9 +553,8 @@ def test_kkt_residual_from_scratch():
             alpha, margin = coef * Y, Y * (GRAM @ coef + b)
             want = np.abs(np.clip(alpha + (1 - margin) / square, 0, bound) - alpha) * square
             found = jaxsvm.kkt_residual(expansion(coef, b, bias), dataset(weight=weight), lam)
-            assert float(found) == pytest.approx(
-                want[shares(weight) > 0].max(), rel=1e-5
-            )  # 1e-6 at the bounds
+            # 1e-6 at the bounds
+            assert float(found) == pytest.approx(want[shares(weight) > 0].max(), rel=1e-5)
         coef = np.float32(_box("hinge", lam, weight, rng, "free")).astype(float)
         alpha, b = coef * Y, 0.3
         value, edge = Y - (GRAM @ coef + np.float32(b)), 1e-6 * bound
@@ -601,9 +594,8 @@ def test_error_and_risk_weigh_their_rows(weight):
     score, _ = scores_and_square(model)
     wrong = share @ (Y * score < 0)
     assert 0.1 < wrong < 0.9
-    assert float(jaxsvm.error_on(data)(model)) == pytest.approx(
-        wrong, rel=1e-6
-    )  # in the dtype of the model
+    # in the dtype of the model
+    assert float(jaxsvm.error_on(data)(model)) == pytest.approx(wrong, rel=1e-6)
     for name in ("hinge", "logistic"):
         want = share @ LOSSES[name][1](score, Y)
         assert float(jaxsvm.risk_on(data, LOSSES[name][0])(model)) == pytest.approx(want, rel=1e-6)
@@ -713,9 +705,8 @@ def test_lam_from_nu_counts_weights_as_copies(bias, level):
     of_copies = objectives.lam_from_nu(
         1.0, jnp.array([0.25] * 2 + [0.125] * 4), copies, kernel, bias
     )
-    assert [float(lam), float(of_copies)] == pytest.approx(
-        [level / (6 / 4)] * 2, rel=1e-6
-    )  # of weight 6, p / weight <= 1/4
+    # of weight 6, p / weight <= 1/4
+    assert [float(lam), float(of_copies)] == pytest.approx([level / (6 / 4)] * 2, rel=1e-6)
 
 
 def test_kkt_residual_refuses_expansions_without_dual_variables():
@@ -753,9 +744,8 @@ def test_scores_that_are_not_finite_are_errors_and_an_infinite_risk():
     share = WEIGHT[5] / WEIGHT.sum()
     assert share > 0 and float(jaxsvm.error_on(data)(lambda x: one)) == pytest.approx(share)
     assert float(jaxsvm.risk_on(data)(lambda x: one)) == np.inf
-    absent = jnp.where(
-        jnp.asarray(WEIGHT) == 0, jnp.nan, jnp.asarray(Y, jnp.float32)
-    )  # rows of weight 0 do not count
+    # rows of weight 0 do not count
+    absent = jnp.where(jnp.asarray(WEIGHT) == 0, jnp.nan, jnp.asarray(Y, jnp.float32))
     assert (
         float(jaxsvm.error_on(data)(lambda x: absent)) == 0
         and float(jaxsvm.risk_on(data)(lambda x: absent)) == 0
@@ -763,9 +753,8 @@ def test_scores_that_are_not_finite_are_errors_and_an_infinite_risk():
 
 
 def test_a_sweep_does_not_choose_a_run_that_diverged():
-    data = jaxsvm.dataset(
-        X32, np.where(np.arange(N) % 5 > 0, 1.0, -1.0)
-    )  # a constant answer errs on a fifth of the rows
+    # a constant answer errs on a fifth of the rows
+    data = jaxsvm.dataset(X32, np.where(np.arange(N) % 5 > 0, 1.0, -1.0))
     error = lambda scale: jaxsvm.error_on(data)(
         Linear(scale * jnp.array([0.1, 0.1]), -jnp.ones(()))
     )

@@ -73,9 +73,8 @@ def test_the_gap_by_hand_is_below_the_goal(x64, C):
     assert run.converged and run.model.w.dtype == jnp.float64
     assert alpha.min() >= 0 and alpha.max() <= C
     gap, primal = gap_by_hand(np.asarray(run.model.w), alpha, C)
-    assert (
-        gap >= -1e-13 * primal
-    )  # a difference of two numbers of size 4 to 8: rounding of sums over 200 rows
+    # a difference of two numbers of size 4 to 8: rounding of sums over 200 rows
+    assert gap >= -1e-13 * primal
     assert gap <= GOAL  # in units of 1/2 |w|^2 + C sum hinge
     assert gap <= GOAL * primal
 
@@ -111,9 +110,8 @@ def test_liblinear_stays_above_with_the_tolerance_of_the_issue(x64, C, above):
     assert [made for _, made in values] == [10_000, 50_000]
     for value, _ in values:
         assert value > (1 + above) * least
-    np.testing.assert_allclose(
-        values[1][0], values[0][0], rtol=1e-9
-    )  # no nearer for five times the passes
+    # no nearer for five times the passes
+    np.testing.assert_allclose(values[1][0], values[0][0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("C", [0.1, 1.0])
