@@ -33,7 +33,7 @@ from ..types import (
     state_class,
     take,
 )
-from .on_losses import LossSolver
+from .on_losses import LossSolver, SpaceSolver
 
 
 @state_class("CoordinateState", ignores_padding=True)
@@ -64,7 +64,7 @@ def dual_coef(state: CoordinateState) -> Array:
     return scatter_set(state.coef, *state.pending[:2])
 
 
-class CoordinateSolver(LossSolver):
+class CoordinateSolver(SpaceSolver, LossSolver):
     """Maximise the dual along one coordinate at a time, as `coordinate`."""
 
     loss: Loss
@@ -72,21 +72,9 @@ class CoordinateSolver(LossSolver):
     start: Any = None  # (n,) initial dual variables alpha; None: zeros
     sampler: Any = epochs(1)
 
-    @property
-    def space(self) -> Space:
-        """The function space of f."""
-        raise NotImplementedError
-
     def check(self) -> None:
         for field in ("dual_step", "conjugate"):
             require(self.loss, field, "pegasos, ocas or subgradient, which need none")
-
-    @property
-    def needs_all_rows(self) -> bool:
-        return self.space.needs_all_rows
-
-    def layout(self, data: Batch) -> Batch:
-        return self.space.layout(data)
 
     def init(self, key: Array, data: Batch) -> Any:
         dtype, n, space = accum_dtype(data.x), data.y.shape[0], self.space

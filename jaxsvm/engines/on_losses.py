@@ -1,4 +1,4 @@
-"""What solvers of losses have in common: their targets, and a tolerance of updates on all rows."""
+"""What solvers have in common: by their space, by their loss, and by updates on all rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,23 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from ..samplers import whole
-from ..types import Array, Info, Solver
+from ..types import Array, Batch, Info, Solver, Space
+
+
+class SpaceSolver(Solver):
+    """A solver for a function of a space, which tells what rows it reads and how they lie."""
+
+    @property
+    def space(self) -> Space:
+        """The function space of f."""
+        raise NotImplementedError
+
+    @property
+    def needs_all_rows(self) -> bool:
+        return self.space.needs_all_rows
+
+    def layout(self, data: Batch) -> Batch:
+        return self.space.layout(data)
 
 
 class LossSolver(Solver):

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from .._node import node, register, static
 from ..losses import hinge
 from ..samplers import epochs, uniform
-from ..types import Array, Batch, Info, Model, Solver, Space, State, drawn
+from ..types import Array, Batch, Info, Model, Space, State, drawn
+from .on_losses import SpaceSolver
 
 
 class Move(NamedTuple):
@@ -33,7 +34,7 @@ class OnlineState(NamedTuple):
     t: Array  # ()  int32
 
 
-class OnlineSolver(Solver):
+class OnlineSolver(SpaceSolver):
     """Change a function by the rule of a subclass at every step.
 
     score = f(x);   rule_state, (shrink, coef) = rule(rule_state, score, ...);
@@ -44,11 +45,6 @@ class OnlineSolver(Solver):
     sampler: Any = uniform(1)
     residual_of = "batch"
     targets: Any = "labels"
-
-    @property
-    def space(self) -> Space:
-        """The function space of f."""
-        raise NotImplementedError
 
     def check(self) -> None:
         _ = self.space  # which refuses what it cannot be made of
@@ -71,13 +67,6 @@ class OnlineSolver(Solver):
             t: () number of previous steps.
         """
         raise NotImplementedError
-
-    @property
-    def needs_all_rows(self) -> bool:
-        return self.space.needs_all_rows
-
-    def layout(self, data: Batch) -> Batch:
-        return self.space.layout(data)
 
     def init(self, key: Array, data: Batch) -> OnlineState:
         return OnlineState(self.space.zero(key, data), self.start(data), jnp.zeros((), jnp.int32))

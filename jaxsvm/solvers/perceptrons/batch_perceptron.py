@@ -7,12 +7,13 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from ..._node import between, node, register
+from ...engines.on_losses import SpaceSolver
 from ...kernels import Kernel
 from ...models import Expansion
 from ...numerics import argmax_value, index_row
 from ...samplers import uniform
 from ...spaces.kernel_expansion import ExpansionState, expansion
-from ...types import Array, Batch, Info, Solver
+from ...types import Array, Batch, Info
 
 
 @register("BatchPerceptronState")
@@ -24,7 +25,7 @@ class BatchPerceptronState(NamedTuple):
 
 
 @node
-class batch_perceptron(Solver):
+class batch_perceptron(SpaceSolver):
     """Find a function that separates with a margin, by adding the row of smallest margin.
 
     There is no objective and no bias.
@@ -68,16 +69,12 @@ class batch_perceptron(Solver):
     kernel: Kernel
 
     sampler = uniform()
-    needs_all_rows = True
     targets = "labels"
 
     @property
     def space(self) -> expansion:
         """The function space of f."""
         return expansion(self.kernel)
-
-    def layout(self, data: Batch) -> Batch:
-        return self.space.layout(data)
 
     def init(self, key: Array, data: Batch) -> BatchPerceptronState:
         f = self.space.zero(key, data)

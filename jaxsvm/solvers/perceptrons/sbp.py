@@ -13,6 +13,7 @@ from jax import lax
 
 from ... import models
 from ..._node import between, node, register
+from ...engines.on_losses import SpaceSolver
 from ...kernels import Kernel, matvec
 from ...numerics import (
     WaterFill,
@@ -30,7 +31,7 @@ from ...samplers import uniform
 from ...spaces import averaged, expansion
 from ...spaces.kernel_expansion import ExpansionState
 from ...spaces.running_mean import MeanState
-from ...types import Array, Batch, Info, Model, Solver, Space
+from ...types import Array, Batch, Info, Model, Space
 
 REFRESH = 64  # |w|^2 is recomputed from its coefficients every REFRESH steps
 
@@ -56,7 +57,7 @@ class SbpState(NamedTuple):
 
 
 @node
-class sbp(Solver):
+class sbp(SpaceSolver):
     """Maximise the smallest margin over |w| <= 1, given a mean slack of nu; one kernel row a step.
 
         f(w) = max min_i (y_i (<w, phi(x_i)> + b) + xi_i)
@@ -121,16 +122,12 @@ class sbp(Solver):
     bound_every: int | None = between(0, default=None)
 
     sampler = uniform()
-    needs_all_rows = True
     targets = "labels"
 
     @property
     def space(self) -> Space:
         """The function space of w, whose model is the mean of the functions after each step."""
         return averaged(expansion(self.kernel, unconditional=True), of="moves")
-
-    def layout(self, data: Batch) -> Batch:
-        return self.space.layout(data)
 
     def validate(self, data: Batch) -> None:
         """Check that kernel and rows have a finite level above that of w = 0."""
