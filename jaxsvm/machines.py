@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from . import solvers
 from ._node import node, positive
 from .checks import check_choice, shown
+from .engines.base import AllRowsSolver
 from .engines.linear_dual import COLUMNS
-from .engines.on_losses import AllRowsSolver
 from .kernels import Kernel
 from .losses import hinge
 from .models import OneVsRest

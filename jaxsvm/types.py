@@ -595,7 +595,7 @@ class RunState(NamedTuple):
     sampler: State
     step: Array  # ()  int32, updates made
     done: Array  # ()  bool, the tolerance was met
-    # (6,) uint32, of which rows, numbers and names the state is, see `loops.identity`; None:
+    # (6,) uint32, of which rows, numbers and names the state is, see `loops.origin`; None:
     # it is not known, and `fit` goes on with any
     origin: Any = None
 

@@ -50,11 +50,11 @@ from ..numerics import (
 )
 from ..risks import Risk, best_bias, risk_of
 from ..types import AnyLoss, Array, Batch, Info, Scalar
-from . import on_losses
+from . import base
+from .base import AllRowsSolver
 from .conjugate import ROUNDINGS
 from .line_search import UNIT, Line, exact_step, slope_step
 from .min_norm_point import nearest_point
-from .on_losses import AllRowsSolver
 
 IDLE = 1e-6  # a plane of less weight is idle
 
@@ -287,7 +287,7 @@ def info_of(
     size = float(problem.data.y.shape[0] * (problem.classes or 1))
     progress = problem.objective(before) - problem.objective(after)
     evals = jnp.asarray(passes, residual.dtype) * size
-    return on_losses.info_of(before.risk, residual, support, evals, progress)
+    return base.info_of(before.risk, residual, support, evals, progress)
 
 
 @node

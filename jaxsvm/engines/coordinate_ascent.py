@@ -33,7 +33,7 @@ from ..types import (
     state_class,
     take,
 )
-from .on_losses import LossSolver, SpaceSolver
+from .base import LossSolver, SpaceSolver
 
 
 @state_class("CoordinateState", ignores_padding=True)

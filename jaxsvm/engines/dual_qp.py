@@ -47,8 +47,8 @@ from ..types import (
     Quadratic,
     Scalar,
 )
+from .base import AllRowsSolver
 from .linear_dual import check_quadratic
-from .on_losses import AllRowsSolver
 
 
 class Dual(NamedTuple):

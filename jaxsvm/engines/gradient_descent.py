@@ -19,7 +19,7 @@ from ..models import Linear
 from ..numerics import accum_dtype, count, dot
 from ..samplers import uniform
 from ..types import Array, Batch, Info, Loss, Scalar, SparseRows
-from .on_losses import LossSolver
+from .base import LossSolver
 
 BIASES = ("none", "feature", "free")
 

@@ -19,7 +19,7 @@ from ..losses import hinge
 from ..models import Linear
 from ..numerics import dot, pairwise_sum, put_row, row_at, row_loops, split_constant, sqnorms
 from ..types import Array, Batch, Loss, Quadratic, Scalar, SparseRows
-from .on_losses import AllRowsSolver
+from .base import AllRowsSolver
 
 COLUMNS = 1000  # a factorisation of more takes longer than the passes of other methods
 MOST_ROUNDS = 100_000

@@ -35,6 +35,7 @@ from ..objectives.nu_problems import (
 )
 from ..types import Array, Batch, Info, Quadratic, state_class
 from . import blocks
+from .base import AllRowsSolver
 from .blocks import DecompositionState
 from .dual_qp import (
     Dual,
@@ -46,7 +47,6 @@ from .dual_qp import (
     intercept,
     residual_at,
 )
-from .on_losses import AllRowsSolver
 
 LEAST_UNIT = 1e-3  # a margin below it may be 0, and is no unit of a violation
 

@@ -14,7 +14,7 @@ from .._node import node, register, static
 from ..losses import hinge
 from ..samplers import epochs, uniform
 from ..types import Array, Batch, Info, Model, Space, State, drawn
-from .on_losses import SpaceSolver
+from .base import SpaceSolver
 
 
 class Move(NamedTuple):

@@ -62,7 +62,7 @@ from .checks import (
     whole,
 )
 from .compile_options import jit_by_size
-from .identity import MOST_STEPS, origin_of, resumed
+from .origin import MOST_STEPS, origin_of, resumed
 from .program_cache import release_programs
 from .progress import Bar
 from .saving import Saver

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..files import atomic_path, read_arrays
-from .identity import crc_of, words_of
+from .origin import crc_of, words_of
 from .saving import SaveError, Saver
 
 FORMAT = "jaxsvm select 3"

@@ -55,7 +55,7 @@ from .checks import (
 )
 from .chunks import FirstNames, HostChunk, host_chunks
 from .fitting import add_info, conclude, curve_row, empty_sums, rows_of_curve
-from .identity import MOST_STEPS, check_counters, check_like, check_origin, origin_of
+from .origin import MOST_STEPS, check_counters, check_like, check_origin, origin_of
 from .program_cache import release_programs
 from .progress import Bar
 from .saving import Saver

@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 
 import jaxsvm
 from jaxsvm import fit, kernels, losses, models, select, stream
-from jaxsvm.loops import identity
+from jaxsvm.loops import origin
 from jaxsvm.loops.selection_file import Results
 
 KEY = jax.random.key(0)
@@ -314,7 +314,7 @@ def test_a_file_that_another_selection_writes_is_left_to_it(tmp_path, monkeypatc
 
 
 def test_rows_of_many_are_not_read_where_nothing_depends_on_them(monkeypatch):
-    monkeypatch.setattr(identity, "MANY", len(X) - 1)
+    monkeypatch.setattr(origin, "MANY", len(X) - 1)
     pegasos, sdca = (
         fit(solver, DATA, KEY, steps=2).state.origin
         for solver in (jaxsvm.pegasos(0.1), jaxsvm.sdca(0.1))
@@ -328,7 +328,7 @@ def test_rows_are_read_once_for_a_data_set(monkeypatch):
     data = jaxsvm.dataset(X + 1, Y)
     read, crc32 = [], zlib.crc32
     monkeypatch.setattr(
-        identity.zlib, "crc32", lambda a, *more: read.append(len(a)) or crc32(a, *more)
+        origin.zlib, "crc32", lambda a, *more: read.append(len(a)) or crc32(a, *more)
     )
     states = [fit(jaxsvm.sdca(0.1), data, KEY, steps=2).state for _ in range(5)]
     assert read.count(4 * X.size) == 1
@@ -342,7 +342,7 @@ def test_rows_are_read_once_for_a_data_set(monkeypatch):
 
 def test_checksums_are_those_of_the_values():
     """Of the type that they have in JAX, on the host and on a device; one bit makes another."""
-    of = lambda *parts: identity.crc_of(list(parts))
+    of = lambda *parts: origin.crc_of(list(parts))
     assert of(X) == of(jnp.asarray(X)) == of(X.astype(np.float64)) != of(-X)
     assert of(KEY) == of(jax.random.key(0)) != of(jax.random.key(1))
     half = jnp.asarray(X, jnp.bfloat16)

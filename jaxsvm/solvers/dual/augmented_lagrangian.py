@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from ..._node import cast, node
+from ...engines.base import info_of
 from ...engines.line_search import slope_step
 from ...engines.linear_dual import (
     LinearDualSolver,
@@ -20,7 +21,6 @@ from ...engines.linear_dual import (
     linear_model,
     parameters_of,
 )
-from ...engines.on_losses import info_of
 from ...models import Linear
 from ...numerics import (
     accum_dtype,

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from ..._node import cast, node, positive
+from ...engines.base import LossSolver
 from ...engines.coordinate_descent import descend
 from ...engines.linear_dual import Start, check_arguments, clip_rounds, clipped, problem_of
-from ...engines.on_losses import LossSolver
 from ...implicit import without_derivatives
 from ...losses import hinge
 from ...models import Linear

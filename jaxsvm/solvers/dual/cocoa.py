@@ -11,8 +11,8 @@ from jax import lax
 
 from ... import spaces
 from ..._node import between, node, positive, register
+from ...engines.base import AllRowsSolver
 from ...engines.coordinate_ascent import CoordinateState, coordinate
-from ...engines.on_losses import AllRowsSolver
 from ...losses import hinge
 from ...numerics import on_one_device, split_rows
 from ...samplers import EpochsState, epochs

@@ -12,6 +12,7 @@ from jax import lax
 
 from ..._node import between, cast, node, positive
 from ...checks import check_whole
+from ...engines.base import AllRowsSolver, info_of
 from ...engines.coordinate_descent import Search, descend
 from ...engines.linear_dual import (
     MOST_ROUNDS,
@@ -19,7 +20,6 @@ from ...engines.linear_dual import (
     linear_model,
     parameters_of,
 )
-from ...engines.on_losses import AllRowsSolver, info_of
 from ...losses import crammer_singer as hinge_of_classes
 from ...models import OneVsRest
 from ...numerics import (

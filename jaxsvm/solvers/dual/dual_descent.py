@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..._node import node
+from ...engines.base import info_of
 from ...engines.coordinate_descent import descend
 from ...engines.linear_dual import (
     LinearDualSolver,
@@ -21,7 +22,6 @@ from ...engines.linear_dual import (
     parameters_of,
     problem_of,
 )
-from ...engines.on_losses import info_of
 from ...models import Linear
 from ...numerics import (
     accum_dtype,

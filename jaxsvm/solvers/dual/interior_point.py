@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..._node import cast, node
+from ...engines.base import info_of
 from ...engines.dual_qp import Dual, intercept
 from ...engines.linear_dual import (
     LinearDualSolver,
@@ -19,7 +20,6 @@ from ...engines.linear_dual import (
     linear_model,
     parameters_of,
 )
-from ...engines.on_losses import info_of
 from ...implicit import at_bound
 from ...models import Linear
 from ...numerics import accum_dtype, affine, count, in_double, is_traced

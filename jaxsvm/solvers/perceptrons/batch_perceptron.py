@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from ..._node import between, node, register
-from ...engines.on_losses import SpaceSolver
+from ...engines.base import SpaceSolver
 from ...kernels import Kernel
 from ...models import Expansion
 from ...numerics import argmax_value, index_row

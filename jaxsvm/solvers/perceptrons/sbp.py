@@ -13,7 +13,7 @@ from jax import lax
 
 from ... import models
 from ..._node import between, node, register
-from ...engines.on_losses import SpaceSolver
+from ...engines.base import SpaceSolver
 from ...kernels import Kernel, matvec
 from ...numerics import (
     WaterFill,

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..._node import between, cast, node, positive, register
+from ...engines.base import AllRowsSolver
 from ...engines.bundle import (
     Planes,
     Point,
@@ -21,7 +22,6 @@ from ...engines.bundle import (
     no_planes,
     relative_gap,
 )
-from ...engines.on_losses import AllRowsSolver
 from ...implicit import without_derivatives
 from ...kernels import Kernel, as_kernel, holds_precomputed
 from ...losses import hinge

@@ -12,7 +12,7 @@ from jax import lax
 
 from ..._node import cast, node, positive
 from ...checks import check_whole, shown
-from ...engines.on_losses import AllRowsSolver, info_of
+from ...engines.base import AllRowsSolver, info_of
 from ...implicit import linear_solution
 from ...losses import squared_hinge
 from ...models import Linear

@@ -13,8 +13,8 @@ from jax import lax
 
 from ..._node import between, cast, node, positive
 from ...checks import check_whole, shown
+from ...engines.base import AllRowsSolver, info_of
 from ...engines.coordinate_descent import visiting_stride
-from ...engines.on_losses import AllRowsSolver, info_of
 from ...implicit import linear_solution
 from ...losses import squared_hinge
 from ...models import Linear

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from ... import models
 from ..._node import between, node, positive, register
+from ...engines.base import AllRowsSolver, info_of
 from ...engines.conjugate import (
     FunctionValues,
     InnerProductSpace,
@@ -23,7 +24,6 @@ from ...engines.conjugate import (
 )
 from ...engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
 from ...engines.min_norm_point import nearest_point
-from ...engines.on_losses import AllRowsSolver, info_of
 from ...kernels import Kernel
 from ...models import Expansion, Linear
 from ...numerics import accum_dtype, count, dot, pairwise_sum
