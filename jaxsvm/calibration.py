@@ -16,7 +16,7 @@ from .checks import caller_stacklevel, check_choice, shown, x64_enabled
 from .models import Classifier, Mapped, Named, OneVsOne, check_values, decision_values
 from .numerics import is_traced
 from .objectives.evaluate import in_float64
-from .types import Array, Batch, check_weights
+from .types import Array, Batch, Model, Rows, check_weights
 
 METHODS = ("sigmoid", "isotonic")
 COUPLINGS = ("rest", "pairs")
@@ -312,16 +312,16 @@ class Calibrated(Named):
     classes: tuple = static()  # their names, in the order of the columns of probabilities
     columns: tuple = static(default=())  # the names of the columns of rows; (): not known
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: Rows) -> Array:
         """The probabilities of the classes, (n, d) -> (n, k)."""
         values = Columns(self.model, self.coupling)(x)
         return probabilities(self.curve, values, self.coupling)
 
-    def predict_proba(self, x: Any) -> Any:
+    def predict_proba(self, x: Rows) -> Any:
         """As a call, on the host: of any rows, lists too, by few compiled programs."""
         return self(x) if is_traced(self, x) else decision_values(self, x)
 
-    def predict(self, x: Any) -> np.ndarray:
+    def predict(self, x: Rows) -> np.ndarray:
         """The names of the most probable classes, (n, d) -> (n,), on the host."""
         return np.asarray(self.classes)[np.argmax(self.predict_proba(x), axis=1)]
 
@@ -388,7 +388,7 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
     return dataclasses.replace(made, columns=of_rows)
 
 
-def check_held_out(caller: str, model: Any, data: Batch, made: type) -> None:
+def check_held_out(caller: str, model: Model, data: Batch, made: type) -> None:
     """Raise unless it is a model of decision values, and rows with one target each.
 
     Args:
@@ -418,7 +418,7 @@ def check_method(method: Any, coupling: Any) -> str:
 
 
 def calibrate_columns(
-    model: Any, columns: Any, place: Any, weight: Any, method: str, coupling: str, names: tuple
+    model: Model, columns: Any, place: Any, weight: Any, method: str, coupling: str, names: tuple
 ) -> Calibrated:
     """The model with curves that are fitted to its `Columns`.
 

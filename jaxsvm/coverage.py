@@ -14,7 +14,7 @@ from .calibration import check_held_out, places_of
 from .checks import check_scalars
 from .models import Classes, Classifier, Named, check_values, decision_values, names_of
 from .numerics import is_traced
-from .types import Array, Batch
+from .types import Array, Batch, Model, Rows
 
 HALVINGS = 60  # of the ends of intervals: below the rounding of float32 and near that of float64
 
@@ -49,7 +49,7 @@ class Conformal(Named):
     classes: tuple = static(default=())  # names; () for real targets
     columns: tuple = static(default=())  # the names of the columns of rows; (): not known
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: Rows) -> Array:
         """(n, k) truth values, whether a class is in the set; of real targets (n, 2) ends."""
         values = jnp.stack([model(x) for model in self.models])
         return self._of_values(values)
@@ -58,11 +58,11 @@ class Conformal(Named):
         """As a call, from the values of the models, (K, n) or (K, n, k), on the host."""
         return np.asarray(self._of_values(jnp.asarray(values)))
 
-    def predict(self, x: Any) -> Any:
+    def predict(self, x: Rows) -> Any:
         """As a call, on the host: of any rows, lists too, by few compiled programs."""
         return self(x) if is_traced(self, x) else decision_values(self, x)
 
-    def sets(self, x: Any) -> list[tuple]:
+    def sets(self, x: Rows) -> list[tuple]:
         """The names of the classes in each row's set.
 
         Raises:
@@ -117,7 +117,7 @@ def class_scores(values: Array) -> Array:
     return others - values
 
 
-def conformal(model: Any, data: Batch, alpha: float = 0.1) -> Any:
+def conformal(model: Model, data: Batch, alpha: float = 0.1) -> Any:
     """Sets of classes, or intervals of real targets, from rows that a model was not trained on.
 
     This is split conformal prediction: for new rows that are exchangeable with those of `data` the

@@ -42,6 +42,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
+from jax.typing import DTypeLike
 
 from ._node import cast, holds_functions
 from .checks import check_choice, check_scalars, integer
@@ -162,7 +163,7 @@ def _free_places(is_free: Array, free: int) -> tuple[Array, Array, Array]:
     return places, jnp.arange(free, dtype=jnp.int32) < num_free, num_free
 
 
-def _system(gram: Array, is_used: Array, num_free: Array, dtype: Any, l2: Any = 0.0) -> tuple:
+def _system(gram: Array, is_used: Array, num_free: Array, dtype: DTypeLike, l2: Any = 0.0) -> tuple:
     """The matrix of the free coefficients, padded by rows of the identity, and its scale.
 
     And what the tangents are multiplied by: nan where there are more of them than rows.
@@ -435,7 +436,7 @@ def _simplex_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
     return coef, validity * d_fixed.at[row].add(moves)
 
 
-def _jvp(fn: Any, primal: Any, tangent: Any) -> Any:
+def _jvp(fn: Callable, primal: Any, tangent: Any) -> Any:
     """The tangent of `fn`, differentiated only with respect to leaves with a nonzero tangent."""
     tree: Any
     leaves, tree = jax.tree.flatten(primal)
@@ -579,7 +580,7 @@ def _linear_derivative(bias: str, has_zeros: bool, primals: tuple, tangents: tup
     return v, lax.custom_linear_solve(product, -d_grad, solve, symmetric=True)
 
 
-def _second_order(loss: Any, data: Batch, score: Array) -> tuple[Array, Callable, Array]:
+def _second_order(loss: Loss, data: Batch, score: Array) -> tuple[Array, Callable, Array]:
     """The slopes of a risk (n,), the map by its Hessian, and the diagonal of that (n,)."""
     if not couples_rows(loss):
         share = data.weight / jnp.sum(data.weight)

@@ -14,12 +14,14 @@ The losses of ranking couple rows: they have a joint risk instead.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.typing import DTypeLike
 
 from ._node import between, node, positive
 from .checks import check_choice
@@ -352,7 +354,7 @@ class pinball(Loss):
         return Quadratic((self.tau - 1) * C, self.tau * C)
 
 
-def _one_hot(y: Array, k: int, dtype: Any) -> Array:
+def _one_hot(y: Array, k: int, dtype: DTypeLike) -> Array:
     """The unit vectors of class numbers (b,), which may be floats, (b, k)."""
     return jax.nn.one_hot(y.astype(jnp.int32), k, dtype=dtype)
 
@@ -515,7 +517,7 @@ class custom(Loss):
     def check(self) -> None:
         self.check_functions()
 
-    def _with_params(self, fn: Any) -> Any:
+    def _with_params(self, fn: Callable) -> Any:
         if fn is None or self.params is None:
             return fn
         return lambda *args: fn(*args, self.params)

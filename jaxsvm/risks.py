@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .numerics import accum_dtype, fast_max, pairwise_sum
-from .types import Array, Batch
+from .types import Array, Batch, Loss
 
 __all__ = [
     "Hessian",
@@ -96,7 +96,7 @@ def risk_of(loss: Any, data: Batch) -> Risk:
     return Risk(value_and_slope, known, second_order if is_smooth(loss) else None, share > 0)
 
 
-def second_order_of(loss: Any, data: Batch) -> Callable:
+def second_order_of(loss: Loss, data: Batch) -> Callable:
     """The map f -> R (), u (n,), `Hessian` of the risk of a smooth loss.
 
     Raises:

@@ -26,6 +26,7 @@ Scalar: TypeAlias = float | jax.Array  # one number
 # a pytree of arrays, of the same structure, shapes and dtypes before and after an update
 State: TypeAlias = Any
 Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
+Rows: TypeAlias = "Array | SparseRows"  # (n, d)
 
 
 # numbers of a sparse row that one vector instruction reads; rows are padded to multiples of it

@@ -6,11 +6,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import DTypeLike
 
 from .._node import Node
 from ..kernels import Kernel
 from ..numerics import argmax_value, dot, fast_max, index_row
-from ..types import Array
+from ..types import Array, State
 
 
 class Points(NamedTuple):
@@ -133,11 +134,11 @@ class Maintenance(Node):
 
     example: ClassVar[str] = "a maintenance such as jaxsvm.budget.merge()"
 
-    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+    def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         """The change for a new point where no place is free, and the next state."""
         raise NotImplementedError
 
-    def memory(self, dtype: Any) -> Any:
+    def memory(self, dtype: DTypeLike) -> Any:
         """The initial state, a pytree."""
         return ()
 

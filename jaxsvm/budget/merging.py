@@ -14,7 +14,7 @@ from jax import lax
 from .._node import between, node
 from ..kernels import Kernel
 from ..numerics import argmax_value, dot, golden_section, hash32, index_row, multiply_high
-from ..types import Array
+from ..types import Array, State
 from .base import Change, Maintenance, Points
 from .removal import remove
 
@@ -78,7 +78,7 @@ class merge(Maintenance):
     search: Literal["lookup", "golden"] = "lookup"
 
     @jax.named_scope("merge")
-    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+    def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         coef, place = points.coef, lax.iota(jnp.int32, points.budget + 1)
         i, side = _smallest(points)
         row_i, coef_i = points.at(i), index_row(coef, i)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from .._node import node
 from ..kernels import Kernel
 from ..numerics import argmax_value, index_row
+from ..types import State
 from .base import Change, Maintenance, Points, remove_point
 
 
@@ -41,7 +42,7 @@ class project(Maintenance):
     """
 
     @jax.named_scope("project")
-    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+    def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         gram = points.gram(kernel)
         size = gram.shape[0]
         jitter = size * jnp.finfo(gram.dtype).eps * jnp.mean(jnp.diagonal(gram))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from .._node import node
 from ..kernels import Kernel
+from ..types import State
 from .base import Change, Maintenance, Points, remove_point
 
 
@@ -34,6 +35,6 @@ class remove(Maintenance):
     """
 
     @jax.named_scope("remove")
-    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+    def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         diag = jnp.append(kernel.diag(points.x), kernel.diag(points.row[None]))
         return remove_point(points, points.oldest_of(-points.coef * points.coef * diag)), state

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from ..samplers import whole
-from ..types import Array, Batch, Info, Solver, Space
+from ..types import AnyLoss, Array, Batch, Info, Sampler, Solver, Space
 
 
 class SpaceSolver(Solver):
@@ -29,7 +29,7 @@ class SpaceSolver(Solver):
 class LossSolver(Solver):
     """A solver with a loss, which tells what targets it takes."""
 
-    loss: Any
+    loss: AnyLoss
 
     @property
     def targets(self) -> Any:
@@ -42,7 +42,7 @@ class AllRowsSolver(LossSolver):
     tol: Any = None
     usual_tol: ClassVar[float | None] = None  # where `tol` is None
     needs_all_rows = True
-    sampler: Any = whole()
+    sampler: Sampler = whole()
 
     @property
     def iterates_to(self) -> Any:

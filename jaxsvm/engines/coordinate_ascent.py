@@ -102,7 +102,7 @@ class CoordinateSolver(SpaceSolver, LossSolver):
             residual=jnp.full((), jnp.inf, dtype),
         )
 
-    def update(self, state: Any, batch: Batch) -> tuple[Any, Info]:
+    def update(self, state: State, batch: Batch) -> tuple[Any, Info]:
         loss, space, dtype = self.loss, self.space, state.coef.dtype
         row, _, stamp = state.pending
         # only reads follow
@@ -145,7 +145,7 @@ class CoordinateSolver(SpaceSolver, LossSolver):
         )
         return new_state, info
 
-    def model(self, state: Any, data: Batch | None = None) -> Model:
+    def model(self, state: State, data: Batch | None = None) -> Model:
         return self.space.model(state.f, data)
 
 

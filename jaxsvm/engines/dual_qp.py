@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
 from .._node import cast, node, positive, register
 from ..implicit import at_bound, solution
@@ -386,7 +387,7 @@ class Idle(NamedTuple):
 PATIENCE = 10  # looks in a row without a new least violation after which a run ends
 
 
-def never_idle(dtype: Any) -> Idle:
+def never_idle(dtype: DTypeLike) -> Idle:
     """Before the first look."""
     return Idle(jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, dtype))
 

@@ -18,7 +18,7 @@ from ..checks import check_choice
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot
 from ..samplers import uniform
-from ..types import Array, Batch, Info, Loss, Scalar, SparseRows
+from ..types import Array, Batch, Info, Loss, Scalar, SparseRows, State
 from .base import LossSolver
 
 BIASES = ("none", "feature", "free")
@@ -129,7 +129,7 @@ class GradientSolver(LossSolver):
         params = Weights(jnp.zeros(data.x.shape[-1], dtype), b)
         return GradientState(params, self.chain(stats).init(params), stats)
 
-    def update(self, state: Any, batch: Batch) -> tuple[Any, Info]:
+    def update(self, state: State, batch: Batch) -> tuple[Any, Info]:
         if not isinstance(state, GradientState):
             return self.sparse_steps.update(state, batch)
         w, b = state.params
@@ -159,7 +159,7 @@ class GradientSolver(LossSolver):
         )
         return GradientState(params, opt, state.numbers), info
 
-    def model(self, state: Any, data: Batch | None = None) -> Linear:
+    def model(self, state: State, data: Batch | None = None) -> Linear:
         if not isinstance(state, GradientState):
             return self.sparse_steps.model(state)
         w, b = averaged_params(state.opt, state.params)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import DTypeLike
 
 from .._node import cast, node, positive
 from ..checks import check_whole
@@ -18,7 +19,7 @@ from ..kernels import linear
 from ..losses import hinge
 from ..models import Linear
 from ..numerics import dot, pairwise_sum, put_row, row_at, row_loops, split_constant, sqnorms
-from ..types import Array, Batch, Loss, Quadratic, Scalar, SparseRows
+from ..types import Array, Batch, Loss, Quadratic, Rows, Scalar, SparseRows
 from .base import AllRowsSolver
 
 COLUMNS = 1000  # a factorisation of more takes longer than the passes of other methods
@@ -54,7 +55,7 @@ class LinearDualSolver(AllRowsSolver):
     def check(self) -> None:
         check_arguments(self.loss, self.rounds)
 
-    def numbers(self, dtype: Any) -> tuple:
+    def numbers(self, dtype: DTypeLike) -> tuple:
         """C, the tolerance, the number of rounds and the loss, for an update."""
         return cast((self.C, self.iterates_to, self.rounds, self.loss), dtype)
 
@@ -78,7 +79,7 @@ def clip_rounds(rounds: Scalar) -> Array:
     return jnp.clip(jnp.asarray(rounds), 1, MOST_ROUNDS).astype(jnp.int32)
 
 
-def parameters_of(C: Scalar, loss: Loss | None, data: Batch, dtype: Any) -> tuple:
+def parameters_of(C: Scalar, loss: Loss | None, data: Batch, dtype: DTypeLike) -> tuple:
     """x (n, d), which may be sparse, y (n,), weight (n,), C () and the loss."""
     numbers = cast((data.y, data.weight, C, loss), dtype)
     return data.x, *jax.tree.map(jnp.asarray, numbers)
@@ -102,7 +103,7 @@ def attach_derivatives(bias: str, w: Array, coef: Array, parameters: tuple) -> A
     return w
 
 
-def linear_model(bias: str, v: Array, coef: Any = None, parameters: Any = None) -> Linear:
+def linear_model(bias: str, v: Array, coef: Array | None = None, parameters: Any = None) -> Linear:
     """The model of weights as of `attach_derivatives`, with those unless `parameters` are None."""
     if parameters is not None:
         v = attach_derivatives(bias, *lax.stop_gradient((v, coef)), parameters)
@@ -143,7 +144,7 @@ class Start(NamedTuple):
 class DualProblem(NamedTuple):
     """The dual: sum_i y_i coef_i - l1_i |coef_i| - l2_i/2 coef_i^2 - (|w|^2 + b^2) / 2."""
 
-    x: Any  # (n, d)
+    x: Rows  # (n, d)
     y: Array  # (n,)
     C: Array  # (n,) C times the weight of the row
     bounds: Quadratic
@@ -242,7 +243,7 @@ class DualProblems(DualProblem):
 
 
 def problem_of(
-    x: Any, y: Array, C: Array, loss: Any, constant: bool, start: Start | None = None
+    x: Rows, y: Array, C: Array, loss: Loss, constant: bool, start: Start | None = None
 ) -> DualProblem:
     """The dual of targets y (n,), or of k problems with (n, k), with C times the weights as y."""
     bounds = loss.quadratic(y, C)

@@ -11,9 +11,10 @@ nothing. Moments about 0 have c = mu = 0.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from .._node import register
 from ..numerics import dot, fold_rows, two_sum
@@ -38,7 +39,7 @@ class Moments(NamedTuple):
         return gram[:p, :p], gram[:p, p:], jnp.diagonal(gram)[p:]
 
 
-def no_moments(q: int, dtype: Any) -> Moments:
+def no_moments(q: int, dtype: DTypeLike) -> Moments:
     """The moments of no rows."""
     gram, compensation = (jnp.zeros((q, q), dtype) for _ in range(2))  # each a buffer of its own
     return Moments(jnp.zeros((), dtype), jnp.zeros(q, dtype), gram, compensation)

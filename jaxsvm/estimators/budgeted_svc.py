@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any
 
+import numpy as np
+
 from ..budget import default_for
 from ..checks import check_choice, check_positive
 from ..objectives import lam_from_C
@@ -83,7 +85,7 @@ class BudgetedSVC(PartialFitMixin):
     tol: float | str | None = "auto"
     max_passes: int | None = None
     class_weight: dict | str | None = None
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     progress: bool = False
     probability: bool = False
 

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.base import ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
@@ -35,7 +36,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
     classes_: Any  # (k,) names; of several labels a list of the two of each
 
     @as_task
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train a new model.
 
         Args:
@@ -48,7 +49,9 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         """
         return self._fit(X, y, sample_weight)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, **more: Any) -> Self:
+    def _fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **more: Any
+    ) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
             if y.ndim == 2:
@@ -123,7 +126,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             )
         return factors
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Decision values, (n, d) -> (n,) or (n, k).
 
         For two classes they are > 0 for the second, else largest for the class.
@@ -135,7 +138,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         several = isinstance(self.classes_, list) or len(self.classes_) > 2
         return scores if several else scores.ravel()
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """(n, d) -> (n,) class names, or (n, k) of several labels."""
         score = self.decision_function(X)
         if isinstance(self.classes_, list):
@@ -146,7 +149,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         return named(self.classes_, class_places(score))
 
     @available_if(lambda self: self._check_probability())
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Logarithms of the probabilities, (n, d) -> (n, k)."""
         probability = self.predict_proba(X)
         return module_of(probability).log(probability)
@@ -172,7 +175,9 @@ class ProbabilityMixin(BaseClassifier):
     the rest, as of `CalibratedClassifierCV(..., ensemble=False)`.
     """
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, **more: Any) -> Self:
+    def _fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **more: Any
+    ) -> Self:
         if not isinstance(self.probability, bool | np.bool_):
             raise ValueError(
                 f"probability must be True or False, got {self.probability!r}: the probabilities "
@@ -192,7 +197,9 @@ class ProbabilityMixin(BaseClassifier):
         self.__dict__.pop("calibrated_", None)  # of a model before this one
         return super()._train(*args, **more)
 
-    def _calibrated(self, X: Any, y: Any, sample_weight: Any) -> Calibrated:
+    def _calibrated(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> Calibrated:
         """Probabilities by machines on four fifths of the rows each."""
         x, y, weight = self._checked(X, y, sample_weight, reset=False)
         used = np.flatnonzero(weight > 0)
@@ -219,12 +226,12 @@ class ProbabilityMixin(BaseClassifier):
             raise AttributeError("predict_proba is there with probability=True only")
         return True
 
-    def _calibrated_values(self, X: Any) -> np.ndarray:
+    def _calibrated_values(self, X: ArrayLike) -> np.ndarray:
         """The decision values whose sigmoids the probabilities are."""
         return self.decision_function(X)
 
     @available_if(lambda self: self._check_probability())
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Probabilities of the classes, (n, d) -> (n, k), in the order of `classes_`.
 
         The most probable class need not be that of `predict`.
@@ -247,7 +254,13 @@ class PartialFitMixin(ProbabilityMixin):
         return True
 
     @available_if(lambda self: self._can_partial_fit())
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: Any = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Continue training on more rows, or start.
 
         It makes one pass over them, or `steps` updates if there is this parameter.

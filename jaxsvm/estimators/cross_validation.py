@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
@@ -37,7 +38,14 @@ class CrossValidated(BaseSVM):
     _takes_columns = False
 
     @as_task
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Choose the numbers, and train a model on all rows with them.
 
         Args:
@@ -49,7 +57,7 @@ class CrossValidated(BaseSVM):
         """
         return self._fit(X, y, sample_weight, groups=groups)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The score of the predictions by `scoring`; by default the accuracy, or R^2."""
         scorer = self._scorer()
         if scorer is None:
@@ -123,7 +131,9 @@ class CrossValidated(BaseSVM):
         )
         return selection.chosen
 
-    def _calibrated(self, X: Any, y: Any, sample_weight: Any) -> Calibrated:
+    def _calibrated(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> Calibrated:
         """Probabilities by the machines of the search."""
         return self.selection_.calibrated()
 
@@ -160,7 +170,9 @@ class KernelCV(CrossValidated, KernelSVM):
         return isinstance(self.kernel, str) and self.kernel in WITH_GAMMA
 
 
-def fold_of_rows(cv: Any, x: Any, y: np.ndarray, groups: Any, classifier: bool) -> np.ndarray:
+def fold_of_rows(
+    cv: Any, x: Any, y: np.ndarray, groups: ArrayLike | None, classifier: bool
+) -> np.ndarray:
     """The fold of each row, (n,); -1 for rows that are in all training sets.
 
     Args:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -38,7 +39,7 @@ class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return tags
 
     @as_task
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Draw the map for rows like X, (n, d); y is ignored."""
         integer("n_components", self.n_components, 1)
         x = to_train_dtype(validate(self, X))
@@ -48,7 +49,7 @@ class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._n_features_out = jax.eval_shape(self.phi_, row).shape[1]
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: ArrayLike) -> np.ndarray:
         """Features, (n, d) -> (n, n_components)."""
         check_is_fitted(self, "phi_")
         return apply(self.phi_, validate(self, X, reset=False))
@@ -85,7 +86,7 @@ class NystromFeatures(Map):
     coef0: float = 0.0
     n_components: int = 100
     choose: str | Callable = "uniform"
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         if isinstance(self.choose, str):
@@ -135,7 +136,7 @@ class FourierFeatures(Map):
 
     n_components: int = 100
     form: str = "auto"
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         size, form = self.n_components, self.form

@@ -7,6 +7,7 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -39,7 +40,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
     max_iter: int = -1
     decision_function_shape: str = "ovr"
     break_ties: bool = False
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
 
     def _probable(self) -> bool:
         """Whether probabilities are asked for; "deprecated", scikit-learn's default, is False."""
@@ -76,7 +77,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         model = super()._decision_model()
         return Pairs(model) if isinstance(model, OneVsOne) else model
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Decision values.
 
         Args:
@@ -98,7 +99,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
             return values_of_classes(score, len(self.classes_))
         return score
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """(n, d) -> (n,) class names.
 
         Of classes with equally many votes the first is predicted, or with break_ties that of the
@@ -189,7 +190,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         return True
 
     @available_if(lambda self: self._check_probability())
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Probabilities of the classes, (n, d) -> (n, k), in the order of `classes_`.
 
         They are fitted by cross-validation, so that the most probable class need not be that of

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -75,7 +76,7 @@ class KernelSVM(BaseSVM):
 
     # Rows, and kernels that are functions of arrays.
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Rows:
+    def _checked(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool) -> Rows:
         """As `BaseSVM._checked`; for a function of arrays, x is the matrix of the kernel."""
         if is_matrix(self.kernel) and is_sparse(X):
             raise TypeError(
@@ -97,7 +98,7 @@ class KernelSVM(BaseSVM):
             validate(self, X, reset=True)
         return matrix, y, weight
 
-    def _scores(self, X: Any) -> np.ndarray:
+    def _scores(self, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self, "model_")
         if self._kernel_rows is None:
             return super()._scores(X)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.linear_model._base import SparseCoefMixin
 from sklearn.utils.extmath import safe_sparse_dot
@@ -176,7 +177,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
         return vars(self)[name]
 
-    def _scores(self, X: Any) -> Any:
+    def _scores(self, X: ArrayLike) -> Any:
         check_is_fitted(self, "model_")
         X = validate(self, X, reset=False)
         if isinstance(X, jax.Array):  # under array API dispatch

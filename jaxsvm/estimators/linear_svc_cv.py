@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..types import Loss
 from .cross_validation import CrossValidated
 from .linear_svc import LinearSVC
@@ -92,7 +94,7 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         fit_intercept: bool = True,
         intercept_scaling: float = 1,
         class_weight: dict | str | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         max_iter: int = 1000,
         solver: str = "auto",
         memory: float | None = None,

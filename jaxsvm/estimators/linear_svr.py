@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .. import losses
 from ..checks import check_choice
 from ..types import Loss
@@ -76,7 +78,7 @@ class LinearSVR(BaseRegressor, LinearSVM):
     intercept_scaling: float = 1.0
     dual: bool | str = "auto"
     verbose: int = 0
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     max_iter: int = 1000
     progress: bool = False
     solver: str = "auto"

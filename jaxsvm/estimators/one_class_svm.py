@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import _num_samples
 
@@ -22,7 +23,9 @@ class OutlierDetector(OutlierMixin, BaseSVM):
     """A machine f(x) - rho for the support of a distribution, trained without targets."""
 
     @as_task
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Train a new model.
 
         Args:
@@ -32,24 +35,24 @@ class OutlierDetector(OutlierMixin, BaseSVM):
         """
         return self._fit(X, sample_weight, True)
 
-    def _fit(self, X: Any, sample_weight: Any, reset: bool, **more: Any) -> Self:
+    def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None, reset: bool, **more: Any) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, np.zeros(_num_samples(X)), sample_weight, reset)
             self._train(x, y, weight, **more)
             self.offset_ = -self.intercept_
         return self
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Decision values f(x) - rho, (n, d) -> (n,): > 0 inside, < 0 outside."""
         score = check_values(self._scores(X).ravel())
         return score if isinstance(score, jax.Array) else score.astype(np.float64)
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: ArrayLike) -> np.ndarray:
         """The values f(x), (n, d) -> (n,)."""
         score = self.decision_function(X)
         return score + module_of(score).asarray(self.offset_, score.dtype)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """(n, d) -> (n,): 1 inside, -1 outside."""
         score = self.decision_function(X)
         return module_of(score).where(score >= 0, 1, -1)

@@ -103,7 +103,7 @@ class Pegasos(PartialFitMixin):
     shuffle: bool = True
     verbose: int = 0
     n_jobs: int | None = None
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     class_weight: dict | str | None = None
     average: bool = True
     batch_size: int = 1

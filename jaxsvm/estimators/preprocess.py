@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
@@ -25,7 +26,7 @@ FLOATS = [np.float64, np.float32]
 SIZES = (256, 4096)  # rows of the programs that predict
 
 
-def validate(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+def validate(estimator: Any, X: Any, *y: ArrayLike, **options: Any) -> Any:
     """`validate_data` of rows of numbers, and of targets.
 
     Raises:
@@ -236,6 +237,6 @@ def equal_trees(one: Any, other: Any) -> bool:
     return trees[0] == trees[1] and all(map(np.array_equal, *leaves))
 
 
-def make_seed(random_state: Any) -> int:
+def make_seed(random_state: int | np.random.RandomState | None) -> int:
     """An integer seed for a key."""
     return int(check_random_state(random_state).randint(2**31 - 1))

@@ -8,6 +8,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import _check_sample_weight
 
 from .. import losses
@@ -48,7 +49,9 @@ class PairwiseSVM(BaseSVM):
         """The loss of pairs."""
         raise NotImplementedError
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, query: Any) -> Self:
+    def _fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, query: ArrayLike | None
+    ) -> Self:
         """Train on pairs within the groups `query`."""
         check_choice("loss", self.loss, LOSSES)
         check_positive(lam=self.lam, tol=self.tol)
@@ -72,7 +75,9 @@ class PairwiseSVM(BaseSVM):
         # all rounds are one update
         return Spec(solver, steps=1, tol=self.tol, iterations=steps_of_state)
 
-    def _value(self, probe_on: Callable, X: Any, y: Any, weight: Any, query: Any) -> float:
+    def _value(
+        self, probe_on: Callable, X: ArrayLike, y: ArrayLike, weight: Any, query: ArrayLike | None
+    ) -> float:
         """The value of the probe `probe_on(data)` at the scores of the rows, in float64."""
         scores = self.predict(X)
         weight = _check_sample_weight(weight, scores, dtype=np.float64)
@@ -82,7 +87,7 @@ class PairwiseSVM(BaseSVM):
             data = dataset(scores[:, None], np.asarray(y), weight, query=query, task=task)
             return float(probe_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Scores, (n, d) -> (n,); the row of the higher grade, or of the later event, has more."""
         return check_values(self._scores(X))
 
@@ -136,7 +141,9 @@ class Ranker(PairwiseSVM):
     progress: bool = False
 
     @as_task
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, qid: Any = None
+    ) -> Self:
         """Train a new model on (n, d) rows.
 
         Args:
@@ -152,7 +159,9 @@ class Ranker(PairwiseSVM):
     def _loss(self, squared: bool) -> JointLoss:
         return losses.pairwise(squared=squared, per_query=self.per_query)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> float:
+    def score(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, qid: Any = None
+    ) -> float:
         """The mean nDCG of the queries, in [0, 1], see `jaxsvm.objectives.ndcg_on`.
 
         Args:
@@ -166,7 +175,7 @@ class Ranker(PairwiseSVM):
         return self._value(probe_on, X, y, sample_weight, qid)
 
 
-def _group_numbers(groups: Any, n: int, name: str) -> np.ndarray:
+def _group_numbers(groups: ArrayLike | None, n: int, name: str) -> np.ndarray:
     return np.zeros(n, int) if groups is None else group_numbers(groups, n, name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
@@ -18,7 +19,7 @@ class BaseRegressor(RegressorMixin, BaseSVM):
     """A regressor: fit and predict."""
 
     @as_task
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train a new model.
 
         Args:
@@ -29,7 +30,15 @@ class BaseRegressor(RegressorMixin, BaseSVM):
         """
         return self._fit(X, y, sample_weight)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True, **more: Any) -> Self:
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        *,
+        reset: bool = True,
+        **more: Any,
+    ) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=reset)
             y = y.astype(np.float64)
@@ -44,11 +53,11 @@ class BaseRegressor(RegressorMixin, BaseSVM):
         """Whether the model of rows of so many columns has an intercept that is not regularised."""
         return True
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Predicted targets, (n, d) -> (n,), or (n, k) of several."""
         values = check_values(self._scores(X))
         return values if values.ndim == 2 and values.shape[1] > 1 else values.ravel()
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R^2 of the predictions; on the host, as scikit-learn's takes no arrays of JAX."""
         return r2_score(np.asarray(y), np.asarray(self.predict(X)), sample_weight=sample_weight)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import jax.numpy as jnp
 import numpy as np
 import optax
+from numpy.typing import ArrayLike
 
 from .._node import node, positive
 from ..checks import number
@@ -140,7 +141,7 @@ class SGDOneClassSVM(OutlierDetector):
     max_iter: int = 20
     shuffle: bool = True
     verbose: int = 0
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     warm_start: bool = False
     average: bool = True
     batch_size: int = 1
@@ -152,7 +153,9 @@ class SGDOneClassSVM(OutlierDetector):
         solver = one_class_descent(self.nu, scale=self._mean_sqnorm)
         return by_passes(self, solver)
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Continue training by one pass over more rows, or start.
 
         Args:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from numpy.typing import ArrayLike
+
 from .. import losses
 from ..objectives import concordance_on
 from ..types import JointLoss
@@ -67,7 +69,14 @@ class SurvivalSVM(PairwiseSVM):
         return tags
 
     @as_task
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, strata: Any = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        strata: Any = None,
+    ) -> Self:
         """Train a new model on (n, d) rows.
 
         Args:
@@ -83,7 +92,14 @@ class SurvivalSVM(PairwiseSVM):
     def _loss(self, squared: bool) -> JointLoss:
         return losses.pairwise(squared=squared, censored=True)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, strata: Any = None) -> float:
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        strata: Any = None,
+    ) -> float:
         """The concordance index, in [0, 1], see `jaxsvm.objectives.concordance_on`.
 
         Args:

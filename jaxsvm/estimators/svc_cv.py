@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..types import Loss
 from .classifier import ProbabilityMixin
@@ -126,7 +127,7 @@ class SVCCV(KernelCV, ProbabilityMixin, SVC):
         max_iter: int = -1,
         decision_function_shape: str = "ovr",
         break_ties: bool = False,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         loss: str | Loss = "hinge",
         multiclass: str = "ovo",
         memory: float | None = None,
@@ -140,7 +141,7 @@ class SVCCV(KernelCV, ProbabilityMixin, SVC):
         """Whether a sigmoid is fitted for each pair of classes: not here."""
         return False
 
-    def _calibrated_values(self, X: Any) -> np.ndarray:
+    def _calibrated_values(self, X: ArrayLike) -> np.ndarray:
         score = self._scores(X)
         if len(self.classes_) == 2:
             return score.ravel()

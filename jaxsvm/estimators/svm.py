@@ -8,13 +8,14 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from .. import kernels, losses
 from ..models import Mapped
 from ..solvers import decomposition, lasvm, sdca, smo
-from ..types import Batch, Solver
+from ..types import Batch, Loss, Solver
 from .base import BaseSVM, Spec
 from .classifier import PartialFitMixin
 from .parameters import estimator, kernel_of, spaces_of
@@ -65,7 +66,7 @@ class SolverParameterMixin(BaseSVM):
             )
         return solver
 
-    def _by_name(self, rows: Any, **loss: Any) -> Any:
+    def _by_name(self, rows: Any, **loss: Loss) -> Any:
         """The exact solver of that name; without rows it has any kernel."""
         if self.solver not in EXACT:
             shown = ", ".join(map(repr, EXACT))
@@ -152,7 +153,7 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     tol: float | str | None = "auto"
     sampler: Any = None
     class_weight: dict | str | None = None
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     progress: bool = False
     probability: bool = False
     warm_start: bool = False
@@ -207,7 +208,7 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
     steps: int | None = None
     tol: float | str | None = "auto"
     sampler: Any = None
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     progress: bool = False
     warm_start: bool = False
 
@@ -223,7 +224,9 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
         return getattr(model, "bias", None) == "free"
 
     @available_if(SolverParameterMixin._can_partial_fit)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Continue training on more rows, or start: `steps` updates on them, or one pass."""
         first = not hasattr(self, "fit_")
         return self._fit(X, y, sample_weight, reset=first, **self._partial_options(first))

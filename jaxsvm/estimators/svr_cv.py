@@ -95,7 +95,7 @@ class SVRCV(KernelCV, SVR):
         rule: str = "best",
         tol: float | None = 1e-3,
         max_iter: int = -1,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         memory: float | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,

@@ -13,7 +13,7 @@ from jax import lax
 from ..checks import check_bytes, integer
 from ..kernels import Kernel
 from ..numerics import accum_dtype, dot, is_traced, sample_proportional, sqnorms, top_k_index
-from ..types import Array, Batch
+from ..types import Array, Batch, Rows
 
 PROPOSALS = 2  # rows drawn for each pivot of a block; a rejected one takes no kernel column
 
@@ -94,7 +94,7 @@ def random_pivots(block: int = 128) -> Callable:
 
 
 def _random_pivots(key: Array, kernel: Kernel, x: Array, count: int, *, block: int) -> Array:
-    rows: Any = x.astype(accum_dtype(x))
+    rows: Rows = x.astype(accum_dtype(x))
     block = min(block, count)
     check_bytes(
         f"the factor of {x.shape[0]:,} rows and {count:,} pivots",

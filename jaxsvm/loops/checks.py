@@ -27,7 +27,7 @@ def _is_known(*trees: Any) -> bool:
     return not is_traced(*trees) and has_values(*trees)
 
 
-def check_data(data: Any) -> None:
+def check_data(data: Batch) -> None:
     """Raise unless this is a `Batch` with weights of rows."""
     if not isinstance(data, Batch):
         several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
@@ -39,7 +39,7 @@ def check_data(data: Any) -> None:
     check_weights("data", data)
 
 
-def check_solver(solver: Any) -> Solver:
+def check_solver(solver: Solver) -> Solver:
     """The solver; raise unless it is a single one."""
     Solver.admit("solver", solver).refuse_batch()
     return solver
@@ -100,7 +100,7 @@ def check_arguments(
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
 
 
-def check_rows(solver: Any, sampler: Any, data: Batch) -> Any:
+def check_rows(solver: Solver, sampler: Sampler, data: Batch) -> Any:
     """Whether traced numbers, targets and weights are such as can be, () bool; None: known.
 
     Args:
@@ -138,7 +138,7 @@ def check_key(key: Any) -> None:
         checks.key("key", key)
 
 
-def check_targets(solver: Any, data: Batch) -> None:
+def check_targets(solver: Solver, data: Batch) -> None:
     """Raise for known targets and values that the solver cannot process."""
     if _is_known(data):
         solver.validate(data)
@@ -174,7 +174,7 @@ def check_targets(solver: Any, data: Batch) -> None:
         )
 
 
-def check_draws(solver: Solver, sampler: Any, n: int) -> None:
+def check_draws(solver: Solver, sampler: Sampler, n: int) -> None:
     """Raise if steps would take rows from one device to another."""
     k, blocks = shards(n), sampler.blocks
     if k == 1 or solver.needs_all_rows or sampler.full_batch or blocks % k == n % blocks == 0:
@@ -195,7 +195,7 @@ def check_draws(solver: Solver, sampler: Any, n: int) -> None:
     )
 
 
-def check_combined(solver: Any, sampler: Sampler, data: Batch) -> None:
+def check_combined(solver: Solver, sampler: Sampler, data: Batch) -> None:
     """Raise unless the solver can read what the sampler combines rows to.
 
     Raises:

@@ -16,7 +16,7 @@ from .._node import cast
 from ..numerics import accum_dtype, depends_on
 from ..objectives import decision_values
 from ..samplers import uniform
-from ..types import Array, Batch, SparseRows, row_weights, take
+from ..types import Array, Batch, Solver, SparseRows, row_weights, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
 from .fitting import MANY_ROWS, MEMORY, Inputs, begin, fit, has_no_map, rows_that_fit
 from .grid_runs import Grid, GridJob, held_rows
@@ -206,13 +206,13 @@ def _fit_cells(
     return jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), found)
 
 
-def with_features(solver: Any, data: Batch) -> Batch:
+def with_features(solver: Solver, data: Batch) -> Batch:
     """The rows after the feature map of a solver, if it has one and they are not too large."""
     fits = rows_that_fit(solver, data) == data.y.shape[0]
     return solver.prepare(data) if fits and not has_no_map(solver, data) else data
 
 
-def steps_of(solver: Any, steps: int | None, data: Batch) -> int | None:
+def steps_of(solver: Solver, steps: int | None, data: Batch) -> int | None:
     """The number of steps; None for a solver whose updates run until its tolerance is met.
 
     It is one where one is enough.

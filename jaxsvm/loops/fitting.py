@@ -325,7 +325,7 @@ def run_chunk(
     return RunState(state, sampler_state, row.step, done), row
 
 
-def weight_of(sampler: Any, data: Batch) -> Array:
+def weight_of(sampler: Sampler, data: Batch) -> Array:
     """The weights that steps read, (n,), or (n, k) where each target has its own.
 
     Raises:
@@ -350,7 +350,7 @@ def is_number(a: Any) -> bool:
 
 
 def draw_rows(
-    sampler: Any, state: State, step: Any, table: int, n: int, blocks: int, count: Any
+    sampler: Sampler, state: State, step: Any, table: int, n: int, blocks: int, count: Any
 ) -> tuple[Array, Array]:
     """The rows of `table` steps, (table, b), and whether those of the first `count` exist, ().
 
@@ -502,7 +502,7 @@ def rows_of_curve(rows: list[Curve], like: Any) -> Curve:
 # Before and after
 
 
-def lengths(solver: Any, sampler: Any, limit: Any, n: int, asked: tuple) -> Lengths:
+def lengths(solver: Solver, sampler: Sampler, limit: Any, n: int, asked: tuple) -> Lengths:
     """How many steps a run makes, and a chunk of it; `asked` are steps, passes and every."""
     (steps, passes, every), iterates = asked, solver.iterates_to is not None
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
@@ -546,7 +546,7 @@ def default_every(steps: int, one_pass: int, needs_all_rows: bool) -> int:
     return next((e for e in range(length, length // 2, -1) if steps % e == 0), length)
 
 
-def placed(solver: Any, sampler: Any, probe: Any, data: Batch, traced: bool) -> Inputs:
+def placed(solver: Solver, sampler: Sampler, probe: Any, data: Batch, traced: bool) -> Inputs:
     """The rows, as features if these are small, and `x` as steps read them fastest."""
     n, reads_all = data.y.shape[0], solver.needs_all_rows or sampler.full_batch
     if not has_no_map(solver, data) and (reads_all or rows_that_fit(solver, data) == n):
@@ -559,12 +559,12 @@ def placed(solver: Any, sampler: Any, probe: Any, data: Batch, traced: bool) -> 
     return Inputs(solver, sampler, probe, data, x if packed is None else packed)
 
 
-def has_no_map(solver: Any, data: Batch) -> bool:
+def has_no_map(solver: Solver, data: Batch) -> bool:
     """Whether the rows are what the solver reads."""
     return isinstance(data, Lifted) or not solver.has_map
 
 
-def rows_that_fit(solver: Any, data: Batch) -> int:
+def rows_that_fit(solver: Solver, data: Batch) -> int:
     """How many of the rows have features that take at most `MEMORY` bytes."""
     n = data.y.shape[0]
     if has_no_map(solver, data):

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._node import Node
 from ..numerics import is_traced
-from ..types import Batch, Lifted, RunState, State, same_structure
+from ..types import Batch, Lifted, RunState, Solver, State, same_structure
 
 NAMES = (
     *("rows or targets", "weights", "kernels or features", "numbers or functions"),
@@ -28,7 +28,7 @@ FREE = ("tol", "start")  # arguments that a run may change: its end, and what it
 SPACES = ("kernel", "phi", "space")  # those that say in which space a function lies
 
 
-def origin_of(solver: Any, data: Batch | None, names: Any) -> np.ndarray:
+def origin_of(solver: Solver, data: Batch | None, names: Any) -> np.ndarray:
     """Of what a state is, (6,) uint32, as `NAMES`; 0 where it is not known.
 
     Args:
@@ -76,7 +76,7 @@ def _bytes_of(a: Any) -> bytes:
     return kept[1].to_bytes(4, "little")
 
 
-def resumed(solver: Any, data: Batch, state: RunState, like: RunState, origin: Any) -> RunState:
+def resumed(solver: Solver, data: Batch, state: RunState, like: RunState, origin: Any) -> RunState:
     """`state`, checked and ready to go on; `like` is a state of the new run, by its shapes."""
     check_like(state, like)
     check_counters(state, ("step",))
@@ -84,7 +84,7 @@ def resumed(solver: Any, data: Batch, state: RunState, like: RunState, origin: A
     return RunState(kept, state.sampler, jnp.asarray(state.step, jnp.int32), jnp.zeros((), bool))
 
 
-def check_origin(solver: Any, data: Batch, run: Any, new: np.ndarray) -> State:
+def check_origin(solver: Solver, data: Batch, run: Any, new: np.ndarray) -> State:
     """The state of a solver, unless it holds sums over other rows, or of another kernel.
 
     Args:
@@ -122,7 +122,7 @@ def _kind(leaf: Any) -> Any:
     return "key" if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
 
 
-def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
+def check_like(state: State, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
     """Raise unless the fields `parts` of `state` match those of `like`.
 
     They match if structure, shapes and dtypes are equal.
@@ -149,7 +149,7 @@ def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampl
 MOST_STEPS = 2**31 - 1  # the largest value of the step counter
 
 
-def check_counters(state: Any, names: tuple[str, ...]) -> None:
+def check_counters(state: State, names: tuple[str, ...]) -> None:
     """Raise unless the counters of a state are integers from 0 to `MOST_STEPS`.
 
     Only known counters are checked.

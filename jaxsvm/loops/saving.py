@@ -14,7 +14,7 @@ from typing import Any
 from .. import models
 from ..checks import as_path, caller_stacklevel
 from ..files import check_target
-from ..types import Fit
+from ..types import Fit, State
 
 
 class SaveError(OSError):
@@ -68,7 +68,7 @@ class Saver:
         about = os.stat(self.path)
         return about.st_mtime_ns, about.st_size
 
-    def check(self, state: Any) -> None:
+    def check(self, state: State) -> None:
         """Raise for a state that no file can hold, before anything runs.
 
         Raises:
@@ -77,7 +77,7 @@ class Saver:
         if self.path is not None:
             models.check_savable(state)
 
-    def save(self, state: Any) -> None:
+    def save(self, state: State) -> None:
         """Save a state; warn of the first failure only, and try again with the next state."""
         if self.path is not None:
             self.unsaved = state

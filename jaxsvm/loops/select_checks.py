@@ -89,7 +89,7 @@ def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> A
     return first
 
 
-def check_score(score: Any, solver: Any, folds: int) -> None:
+def check_score(score: Any, solver: Solver, folds: int) -> None:
     """Raise for a score of single rows beside a loss that couples rows, such as that of ranking.
 
     And for one of probabilities where there is one fold.

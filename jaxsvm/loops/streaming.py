@@ -263,7 +263,7 @@ def stream(
 class StreamPlan(NamedTuple):
     """What stays the same in all chunks of a stream."""
 
-    solver: Any  # as an argument of a compiled function
+    solver: Solver  # as an argument of a compiled function
     probe: Any
     mesh: Mesh | None  # None: one device
     parts: int  # devices, each of which has its part of a batch
@@ -282,7 +282,7 @@ class StreamPlan(NamedTuple):
 
 
 def _begin(
-    solver: Any, probe: Any, first: Any, names: Any, key: Any, state: Any, asked: tuple
+    solver: Solver, probe: Any, first: Any, names: Any, key: Any, state: State, asked: tuple
 ) -> tuple[StreamPlan, StreamState]:
     """How chunks like the first are read, and the stream before them: `state`, checked and copied.
 
@@ -369,7 +369,7 @@ def read_ahead(chunks: Iterator, interrupt: DeferredInterrupt) -> Generator:
         executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _read(plan: StreamPlan, state: Any, chunk: HostChunk, steps: int) -> tuple[Any, list[Curve]]:
+def _read(plan: StreamPlan, state: State, chunk: HostChunk, steps: int) -> tuple[Any, list[Curve]]:
     """The state after a chunk, which fills so many steps, and a row of the curve for each call."""
     width = lambda x: f", {x.index.shape[1]} a row" if isinstance(x, SparseRows) else ""
     what = lambda rows: ("Lifted " if isinstance(rows, Lifted) else "") + type(rows.x).__name__
@@ -415,7 +415,7 @@ def no_rows(like: Batch, n: int) -> Batch:
     return zeros._replace(y=np.ones_like(zeros.y), index=np.full(n, -1, np.int32))
 
 
-def _on_devices(plan: StreamPlan, names: FirstNames, state: Any) -> StreamState:
+def _on_devices(plan: StreamPlan, names: FirstNames, state: State) -> StreamState:
     """The state to save or return, with the names that chunks have told."""
     origin = origin_of(plan.solver, None, names.classes)
     return jax.device_put(state._replace(pending=plan.place(state.pending), origin=origin))
@@ -423,7 +423,14 @@ def _on_devices(plan: StreamPlan, names: FirstNames, state: Any) -> StreamState:
 
 @functools.partial(jax.jit, static_argnames=("batch", "parts"))
 def run_batches(
-    solver: Any, probe: Any, rows: Batch, state: Any, step: Any, count: Any, batch: int, parts: int
+    solver: Solver,
+    probe: Any,
+    rows: Batch,
+    state: State,
+    step: Any,
+    count: Any,
+    batch: int,
+    parts: int,
 ) -> tuple[State, Curve]:
     """The updates on the first `count` batches of a chunk: the next state, a row of the curve.
 
@@ -471,7 +478,9 @@ def run_batches(
 
 
 @functools.partial(jax.jit, static_argnames=("rows", "parts"))
-def init_stream(solver: Any, key: Any, first: Batch, *, rows: int | None, parts: int = 1) -> State:
+def init_stream(
+    solver: Solver, key: Any, first: Batch, *, rows: int | None, parts: int = 1
+) -> State:
     """The state before the first row, by the first chunk; or by `rows` rows of zeros."""
     if rows is not None:
         zeros = jax.tree.map(lambda a: jnp.zeros((rows, *a.shape[1:]), a.dtype), first)

@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
 from ..checks import integer, shown, x64_enabled
 from ..files import atomic_path, check_target
 from ..kernels import holds_precomputed
 from ..numerics import is_traced
-from ..types import Array, all_finite
+from ..types import Array, Model, all_finite
 from .functions import Expansion, Linear, Mapped
 
 if TYPE_CHECKING:
@@ -25,13 +26,13 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 def export(
-    model: Any,
+    model: Model,
     path: str | bytes | os.PathLike | None = None,
     *,
     columns: int | None = None,
     rows: int | None = None,
     block: int = 64,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     platforms: Sequence[str] = PLATFORMS,
 ) -> Exported:
     """Make a program of a model's decision values that runs without jaxsvm.
@@ -101,7 +102,7 @@ def export(
     return exported
 
 
-def _opaque(model: Any) -> Any:
+def _opaque(model: Model) -> Any:
     """The model with numbers that the compiler does not compute with.
 
     Otherwise it computes at compile time what depends on the model alone, which takes minutes for
@@ -110,7 +111,7 @@ def _opaque(model: Any) -> Any:
     return lax.optimization_barrier(model)
 
 
-def _in_blocks(model: Any, x: Array, block: int) -> Array:
+def _in_blocks(model: Model, x: Array, block: int) -> Array:
     """Decision values of rows whose number is not known, `block` rows at a time."""
     n, columns = x.shape
     model = _opaque(model)
@@ -120,7 +121,7 @@ def _in_blocks(model: Any, x: Array, block: int) -> Array:
     return values.reshape(count * block, *values.shape[2:])[:n]
 
 
-def _columns(model: Any) -> int:
+def _columns(model: Model) -> int:
     """The number of columns of a model's rows."""
     while not isinstance(model, Linear | Expansion | Mapped) and hasattr(model, "inner"):
         model = model.inner
@@ -131,7 +132,7 @@ def _columns(model: Any) -> int:
     raise ValueError("the model does not tell the number of columns of its rows: pass columns")
 
 
-def _dtype(model: Any) -> np.dtype:
+def _dtype(model: Model) -> np.dtype:
     """float64 if the model holds such numbers and they are switched on, else float32."""
     has_float64 = any(getattr(leaf, "dtype", None) == np.float64 for leaf in jax.tree.leaves(model))
     return np.dtype(np.float64 if has_float64 and x64_enabled() else np.float32)

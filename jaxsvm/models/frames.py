@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..types import Rows
 
-def is_frame(x: Any) -> bool:
+
+def is_frame(x: Rows) -> bool:
     """Whether this is a data frame, of pandas or polars: columns with `to_numpy`."""
     return hasattr(x, "columns") and hasattr(x, "to_numpy")
 
@@ -56,7 +58,7 @@ def places(wanted: Sequence, own: Sequence, what: str) -> list[int]:
     return [place[name] for name in wanted]
 
 
-def by_name(x: Any, columns: tuple[str, ...]) -> Any:
+def by_name(x: Rows, columns: tuple[str, ...]) -> Any:
     """The rows; of a data frame its numbers, in the order of `columns` where both have names.
 
     Raises:

@@ -14,7 +14,7 @@ from .._node import carried, static, struct
 from ..checks import class_names, matrix, shown
 from ..kernels import holds_precomputed
 from ..numerics import is_traced, pad_rows
-from ..types import Array, Batch, Lifted, SparseRows
+from ..types import Array, Batch, Lifted, Model, Rows, SparseRows
 from .frames import by_name, places
 from .functions import Expansion, Mapped, support_index
 from .multiclass import StackedModels
@@ -28,7 +28,7 @@ def _call(model: Any, x: Any) -> Any:
     return model(x)
 
 
-def decision_values(model: Any, x: Any, sizes: Sequence[int] = SIZES) -> np.ndarray:
+def decision_values(model: Model, x: Rows, sizes: Sequence[int] = SIZES) -> np.ndarray:
     """The values of a model at any number of rows, on the host.
 
     Rows are cut into blocks of `sizes`, the last one padded. So that many programs are compiled at
@@ -87,7 +87,7 @@ def _on_host(x: Any) -> Any:
     return dataclasses.replace(x, index=np.pad(x.index, padding), value=np.pad(x.value, padding))
 
 
-def _check_rows(x: Any) -> None:
+def _check_rows(x: Rows) -> None:
     """Raise for rows that hold a number that is not finite."""
     values = getattr(x, "data", None) if hasattr(x, "tocsr") else getattr(x, "value", x)
     finite = np.isfinite(np.asarray(values, np.float64))
@@ -210,7 +210,7 @@ class Classes(TargetNames):
         place = jnp.argmax(values, axis=1) if values.ndim > 1 else (values > 0).astype(jnp.int32)
         return jnp.asarray(self.names)[place]
 
-    def classifier(self, model: Any) -> Any:
+    def classifier(self, model: Model) -> Any:
         """The model with the names, without points of coefficient 0, for files and for serving.
 
         Raises:
@@ -244,7 +244,7 @@ class Labels(TargetNames):
     def _traced(self, values: Array) -> Array:
         return (values > 0).astype(jnp.int32)
 
-    def classifier(self, model: Any) -> Any:
+    def classifier(self, model: Model) -> Any:
         """The model with the names, as that of `Classes`, a `MultiLabel`."""
         return MultiLabel(_support_only(model), self.names, self.columns)
 
@@ -315,7 +315,7 @@ class Classifier(Named):
         if not callable(self.inner) or isinstance(self.inner, type):
             raise TypeError(f"inner must be a model, got {shown(self.inner)}")
 
-    def predict(self, x: Any) -> Any:
+    def predict(self, x: Rows) -> Any:
         """Class names, (n, d) -> (n,), as `Classes.predict`."""
         self._check_inner()
         return self.named.predict(self.inner, x)

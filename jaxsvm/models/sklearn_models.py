@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -165,7 +166,7 @@ def to_sklearn(model: Any, *, task: str | None = None) -> Any:
     return machine
 
 
-def _scaler(phi: Any) -> Any:
+def _scaler(phi: Callable) -> Any:
     """The map of columns as a fitted `StandardScaler`."""
     from sklearn.preprocessing import StandardScaler
 

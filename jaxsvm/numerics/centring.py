@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
-from ..types import Array, SparseRows
+from ..types import Array, Rows, SparseRows
 from .products import above_rounding, accum_dtype, cross_products, dot, sqnorms
 from .reductions import is_traced
 from .sharding import mesh_of
@@ -53,14 +54,14 @@ class CentredRows:
         """The dtype of the values."""
         return self.value.dtype
 
-    def astype(self, dtype: Any) -> CentredRows:
+    def astype(self, dtype: DTypeLike) -> CentredRows:
         """The rows with values of `dtype`."""
         if dtype == self.dtype:
             return self
         value, sqnorm = self.value.astype(dtype), self.sqnorm.astype(dtype)
         return dataclasses.replace(self, value=value, sqnorm=sqnorm)
 
-    def __getitem__(self, rows: Any) -> CentredRows:
+    def __getitem__(self, rows: Rows) -> CentredRows:
         return dataclasses.replace(self, value=self.value[rows], sqnorm=self.sqnorm[rows])
 
 
@@ -124,7 +125,7 @@ def offset(x: Any, live: Any = None) -> Any:
         return xp.where(is_far & xp.isfinite(shift), shift, xp.zeros_like(shift))
 
 
-def centre(x: Any, shift: Array) -> Any:
+def centre(x: Rows, shift: Array) -> Any:
     """x - shift, (n, d), (d,) -> (n, d); sparse rows, whose shift is 0, are unchanged."""
     if isinstance(x, SparseRows):
         return x
@@ -132,7 +133,7 @@ def centre(x: Any, shift: Array) -> Any:
     return x - shift.astype(x.dtype).reshape((1,) * (x.ndim - 1) + (-1,))
 
 
-def centred(x: Any, shift: Array) -> CentredRows:
+def centred(x: Rows, shift: Array) -> CentredRows:
     """Rows (n, d) minus a shift (d,), as `CentredRows`."""
     value = centre(x, shift)
     value = value.astype(accum_dtype(value))

@@ -8,8 +8,10 @@ from typing import Any
 import jax
 from jax.extend.core import Literal
 
+from ..types import State
 
-def depends_on(fn: Callable, state: Any, *rest: Any) -> tuple[bool, ...]:
+
+def depends_on(fn: Callable, state: State, *rest: Any) -> tuple[bool, ...]:
     """For each leaf of `fn(state, *rest)`, whether it is computed from `state`."""
     jaxpr = jax.make_jaxpr(lambda state: jax.tree.leaves(fn(state, *rest)))(state).jaxpr
     dependent = set(jaxpr.invars)

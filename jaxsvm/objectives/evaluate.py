@@ -57,7 +57,7 @@ def check_objective(
     return model, data if names is None else names.matched(data)
 
 
-def check_dual_model(model: Any) -> None:
+def check_dual_model(model: Model) -> None:
     """Raise TypeError for a model that is no expansion over the training rows."""
     if not isinstance(model, Expansion):
         raise TypeError(
@@ -198,7 +198,7 @@ def _primal(model: Any, data: Batch, lam: Array, loss: Loss) -> Array:
     return lam / 2 * model.sqnorm() + mean_loss(decision_values(model, data), data, loss)
 
 
-def mean_loss(score: Array, data: Batch, loss: Any) -> Array:
+def mean_loss(score: Array, data: Batch, loss: Loss) -> Array:
     """The weighted mean loss (), or the joint risk of a loss that couples rows."""
     if isinstance(loss, JointLoss):
         return risk_of(loss, data).value_and_slope(score)[0]

@@ -167,7 +167,7 @@ def fit_paths(
     return jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), found)
 
 
-def certificate_of(solver: Any, data: Batch, model: Any) -> Certificate | None:
+def certificate_of(solver: Solver, data: Batch, model: Any) -> Certificate | None:
     """The certificate of a model on its rows, in float64; None: of no exact machine."""
     machine, wrapper = machine_of(solver)
     if machine is None:

@@ -11,14 +11,14 @@ from ...engines.online_learning import DescentSolver
 from ...kernels import Kernel
 from ...numerics import is_traced
 from ...spaces import budgeted
-from ...types import Space
+from ...types import Space, State
 
 
 @node
 class _oldest(Maintenance):
     """Removal of the oldest point."""
 
-    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+    def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         return remove_point(points, points.oldest), state
 
 

@@ -23,7 +23,7 @@ from ...types import Array, Batch, Space, State
 class _simple(Maintenance):
     """Removal of one stored point, whose projection on the new point is added to it."""
 
-    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+    def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         k_xx = points.values[-1]
         # A row with k(x, x) = 0 is 0 in feature space: nothing projects on it.
         safe = jnp.where(k_xx > 0, k_xx, 1)

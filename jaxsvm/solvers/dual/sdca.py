@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import KW_ONLY
-from typing import Any, Literal
+from typing import Literal
 
 import jax.numpy as jnp
 
@@ -14,7 +14,7 @@ from ...engines.coordinate_ascent import CoordinateSolver, dual_coef
 from ...kernels import Kernel
 from ...losses import hinge
 from ...models import expansion
-from ...types import Array, Batch, Loss, Model, Space
+from ...types import Array, Batch, Loss, Model, Space, State
 
 
 @node
@@ -75,7 +75,7 @@ class sdca(CoordinateSolver):
     def space(self) -> Space:
         return spaces.space_for(self.kernel, self.bias)
 
-    def model(self, state: Any, data: Batch | None = None) -> Model:
+    def model(self, state: State, data: Batch | None = None) -> Model:
         if self.kernel is None:
             return self.space.model(state.f, data)
         coef = dual_coef(state)

@@ -10,6 +10,7 @@ from ..._node import node
 from ...budget import Change, Maintenance, Points, remove_point
 from ...kernels import Kernel
 from ...numerics import argmax_value
+from ...types import State
 from .on_budget import BudgetedPerceptron
 
 
@@ -17,7 +18,7 @@ from .on_budget import BudgetedPerceptron
 class _best_without(Maintenance):
     """Removal of the point that the others classify with the largest margin."""
 
-    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+    def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         margin = jnp.sign(points.coef) * jnp.diagonal(points.scores_without(kernel))
         return remove_point(points, argmax_value(margin)[0]), state
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from ..._node import node
 from ...budget import Change, Maintenance, Points, remove_point
@@ -29,7 +28,7 @@ class _shrink_and_forget(Maintenance):
         damage = state + (sigma * phi) ** 2 + 2 * sigma * phi * (1 - phi * mu)
         return remove_point(points, r, phi * points.coef), damage
 
-    def memory(self, dtype: Any) -> Array:
+    def memory(self, dtype: DTypeLike) -> Array:
         return jnp.zeros((), dtype)
 
     def evals(self, budget: int) -> int:

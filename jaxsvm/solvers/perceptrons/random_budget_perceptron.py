@@ -10,6 +10,7 @@ from ..._node import node
 from ...budget import Change, Maintenance, Points, remove_point
 from ...kernels import Kernel
 from ...numerics import multiply_high
+from ...types import State
 from .on_budget import BudgetedPerceptron
 
 
@@ -17,7 +18,7 @@ from .on_budget import BudgetedPerceptron
 class _at_random(Maintenance):
     """Removal of a stored point drawn uniformly."""
 
-    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+    def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         return remove_point(points, multiply_high(points.bits, jnp.uint32(points.budget))), state
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from ..._node import node
 from ...budget import Change, Maintenance, Points, remove_point
 from ...kernels import Kernel
+from ...types import State
 from .on_budget import BudgetedPerceptron
 
 
@@ -14,7 +15,7 @@ from .on_budget import BudgetedPerceptron
 class _stop(Maintenance):
     """Removal of the new point."""
 
-    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+    def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         return remove_point(points, points.budget), state
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from ..._node import node
 from ...budget import Change, Maintenance, Points, remove_point
 from ...kernels import Kernel
+from ...types import State
 from .on_budget import BudgetedPerceptron
 
 
@@ -19,7 +20,7 @@ class _fewest_errors(Maintenance):
     Of several such points the oldest is removed.
     """
 
-    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+    def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         wrong = jnp.sign(points.coef)[None, :] * points.scores_without(kernel) <= 0
         errors = jnp.sum(wrong, axis=1, dtype=jnp.int32)
         return remove_point(points, points.oldest_of(-errors)), state

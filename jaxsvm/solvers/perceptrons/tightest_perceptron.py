@@ -10,7 +10,7 @@ from ..._node import node
 from ...budget import Change, Maintenance, Points, remove_point
 from ...kernels import Kernel
 from ...numerics import argmax_value
-from ...types import Array
+from ...types import Array, State
 from .on_budget import BudgetedPerceptron
 
 
@@ -30,7 +30,7 @@ class _likely_errors(Maintenance):
         new = jnp.where(jnp.any(live), self.annotate(y), 0)
         return annotations.at[nearest].add(new, mode="promise_in_bounds")
 
-    def change(self, kernel: Kernel, points: Points, state: Any) -> tuple[Change, Any]:
+    def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         # the mean of a beta distribution
         positive = (points.annotations[:, 0] + 1) / (jnp.sum(points.annotations, axis=1) + 2)
         score = points.scores_without(kernel)

@@ -23,7 +23,7 @@ from ...numerics import (
     row_loops,
 )
 from ...numerics.sparse_products import walk_row
-from ...types import LANE_WIDTH, Array, SparseRows
+from ...types import LANE_WIDTH, Array, Rows, SparseRows
 
 
 @functools.partial(
@@ -122,7 +122,7 @@ def listed(mask: Array) -> tuple[Array, Array]:
     return places.astype(jnp.int32), jnp.sum(mask, dtype=jnp.int32)
 
 
-def by_columns(x: Any, constant: bool) -> Columns:
+def by_columns(x: Rows, constant: bool) -> Columns:
     """The columns of rows; packed where the rows are sparse and can be packed."""
     if isinstance(x, Columns):
         return x
@@ -136,7 +136,7 @@ def by_columns(x: Any, constant: bool) -> Columns:
     return Columns(x, jnp.concatenate([dense.T, *ones]))
 
 
-def has_sparse_columns(x: Any) -> bool:
+def has_sparse_columns(x: Rows) -> bool:
     """Whether `by_columns` packs the columns, those of known sparse rows on a CPU."""
     if not isinstance(x, SparseRows):
         return False

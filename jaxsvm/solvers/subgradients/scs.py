@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import DTypeLike
 
 from ..._node import between, node, positive, register
 from ...engines.base import AllRowsSolver, info_of
@@ -349,7 +350,12 @@ def _fresh_line(
 
 
 def _new_values(
-    kernel: Kernel | None, size: Array, grown_size: Array, n_steps: Array, other: int, dtype: Any
+    kernel: Kernel | None,
+    size: Array,
+    grown_size: Array,
+    n_steps: Array,
+    other: int,
+    dtype: DTypeLike,
 ) -> Array:
     """The number of new kernel values: pairs with a row that joined the sample, and `other`.
 
