@@ -20,9 +20,8 @@ from jaxsvm.types import JointLoss
 LAM = 0.1  # below R^2 = 1: some margins are met at the optimum
 RBF = kernels.rbf(1.0)
 SMOOTH, TUBE = losses.smooth_hinge(0.5), losses.eps_insensitive(0.1)
-SAME = features.nystrom(
-    None, kernels.linear(), landmarks=np.eye(3, dtype="f")
-)  # a map that leaves rows as they are
+# a map that leaves rows as they are
+SAME = features.nystrom(None, kernels.linear(), landmarks=np.eye(3, dtype="f"))
 
 
 # what the calls below are evaluated with; losses without parameters print as calls

@@ -35,9 +35,8 @@ from jaxsvm.testing import check_solver
 KEY = jax.random.key(3)
 EVERY = 100  # steps of a piece in all runs outside transformations
 NEW_ROWS = np.random.default_rng(11).normal(size=(6, D)).astype(np.float32)
-QUICK = {
-    "xla_backend_optimization_level": 0
-}  # for programs that run once and whose bits are not looked at
+# for programs that run once and whose bits are not looked at
+QUICK = {"xla_backend_optimization_level": 0}
 NUMBERED = [case for case in CASES if case.number is not None]
 
 # The first case of every factory and kind of model, and of ranking: for tests that compile much and
@@ -163,9 +162,8 @@ def test_states_can_be_donated(case, start):
 
 # 1, 2, 3: the scan body
 
-STEPS = jnp.array(
-    [[5, 0, 17], [2, 2, 9], [0, 23, 1], [8, 5, 12]], jnp.int32
-)  # rows of four steps, one of them twice
+# rows of four steps, one of them twice
+STEPS = jnp.array([[5, 0, 17], [2, 2, 9], [0, 23, 1], [8, 5, 12]], jnp.int32)
 
 
 def batch_of(solver, data, index):
@@ -497,9 +495,8 @@ def excess(case: Case, model, lam: float, kind: str, best) -> float:
     """(objective - minimum) / minimum."""
     data = rows(kind, case.targets)
     if case.objective == "radius":
-        assert float(model.sqnorm()) <= best.norm**2 * (
-            1 + 1e-5
-        )  # inside the ball, but for roundings of |w|^2
+        # inside the ball, but for roundings of |w|^2
+        assert float(model.sqnorm()) <= best.norm**2 * (1 + 1e-5)
         return (
             mean_loss(case.loss, np.asarray(model(data.x.astype(np.float32))), data) / best.risk - 1
         )
@@ -523,9 +520,8 @@ def test_reaches_the_optimum(case, kind):
         sampler=case.feed(),
     )
     above = excess(case, fit.model, LAM, kind, best)
-    assert (
-        -1e-6 <= above <= case.excess
-    )  # none is below the minimum, but for the rounding of a float32 model
+    # none is below the minimum, but for the rounding of a float32 model
+    assert -1e-6 <= above <= case.excess
 
 
 @pytest.mark.long
@@ -765,7 +761,6 @@ def test_a_copy_is_the_same_solver(case, trip):
     solver = case.at()
     copied = trip(solver)
     assert repr(copied) == case.text
-    assert jax.tree.structure(copied) == jax.tree.structure(
-        solver
-    )  # so the copy runs the programs of the original
+    # so the copy runs the programs of the original
+    assert jax.tree.structure(copied) == jax.tree.structure(solver)
     assert_same_bits(jax.tree.map(jnp.asarray, copied), jax.tree.map(jnp.asarray, solver))

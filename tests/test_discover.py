@@ -46,14 +46,8 @@ def test_a_module_offers_its_public_names_only(name):
 
 
 def test_kernels_offers_kernels_only():
-    rest = {
-        "Kernel",
-        "gamma_grid",
-        "custom",
-        "kernel",
-        "register",
-        "sqdist",
-    }  # the type, and what kernels of one's own are made of
+    # the type, and what kernels of one's own are made of
+    rest = {"Kernel", "gamma_grid", "custom", "kernel", "register", "sqdist"}
     assert set(dir(kernels)) - rest == {
         "additive_chi2",
         "chi2",

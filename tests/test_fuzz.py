@@ -219,9 +219,8 @@ def test_kernel_machines(data, lam):
     run = jaxsvm.fit(jaxsvm.sdca(C, kernels.rbf(SIGMA)), data, KEY, steps=10 * N)
     x, coef = np.asarray(data.x, np.float64), np.asarray(run.model.coef, np.float64)
     distance = ((x[:, None] - x[None]) ** 2).sum(-1)
-    lost = 1e-6 * (
-        (x**2).sum(-1)[:, None] + (x**2).sum(-1)[None]
-    )  # of an expanded squared distance in float32
+    # of an expanded squared distance in float32
+    lost = 1e-6 * ((x**2).sum(-1)[:, None] + (x**2).sum(-1)[None])
     gram = np.exp(-distance / (2 * SIGMA**2))
     slack = np.abs(
         np.exp(-np.maximum(distance - lost, 0) / (2 * SIGMA**2))
@@ -243,9 +242,8 @@ def test_machines_on_features(data, lam):
     run = jaxsvm.fit(jaxsvm.on_features(PHI, jaxsvm.pegasos(lam)), data, KEY, steps=5 * N)
     z, w = np.asarray(PHI(data.x), np.float64), np.asarray(run.model.inner.w, np.float64)
     phase = np.abs(np.asarray(data.x, np.float64)) @ np.abs(np.asarray(PHI.frequencies, np.float64))
-    slack = (FLOAT32 + np.minimum(2, 1e-6 * phase.max(-1))) * np.abs(
-        w
-    ).sum()  # far out float32 has no phases left
+    # far out float32 has no phases left
+    slack = (FLOAT32 + np.minimum(2, 1e-6 * phase.max(-1))) * np.abs(w).sum()
     is_told(run, data, lam, z @ w, slack + 1e-30, w @ w)
     if run.finite:
         assert lam * (w @ w) <= 1 + 1e-4

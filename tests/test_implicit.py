@@ -119,9 +119,8 @@ def exact(name, bias, p, where):
         step = np.linalg.solve(matrix, right)
         coef[inside] = step[:m]
     pull = y - K @ coef
-    least = np.max(
-        (pull - kink * np.where(coef >= 0, 1, -1))[coef < high], initial=-np.inf
-    )  # b lies between the two
+    # b lies between the two
+    least = np.max((pull - kink * np.where(coef >= 0, 1, -1))[coef < high], initial=-np.inf)
     most = np.min((pull - kink * np.where(coef > 0, 1, -1))[coef > low], initial=np.inf)
     b = 0.0 if bias == "none" else step[-1] if inside.any() else (least + most) / 2
     assert np.all((low <= coef) & (coef <= high)) and least - 1e-9 <= b <= most + 1e-9
@@ -466,9 +465,8 @@ def test_parts_move_as_their_linear_system_does(x64):
         return all_coef, found[4:]
 
     at = {"gamma": 0.7, "x": x, "high": np.ones((2, 5)), "total": coef.sum(1)}
-    at["linear"] = (
-        gram(at) @ coef.sum(0) + level[[0, 0, 1, 0, 1]]
-    )  # what makes coef and level the solution
+    # what makes coef and level the solution
+    at["linear"] = gram(at) @ coef.sum(0) + level[[0, 0, 1, 0, 1]]
     np.testing.assert_allclose(solved(at)[0], coef, atol=1e-12)
 
     @jax.jit

@@ -127,9 +127,8 @@ def test_sums_and_products_take_plain_functions():
 def test_a_plain_function_is_a_kernel():
     fn = lambda x, z: (x @ z.T) ** 2
     kernel, x = kernels.as_kernel(fn), jnp.asarray(X, jnp.float32)
-    np.testing.assert_allclose(
-        kernel(x, x), (X @ X.T) ** 2, rtol=1e-4, atol=1e-4
-    )  # 20 roundings of values up to 200
+    # 20 roundings of values up to 200
+    np.testing.assert_allclose(kernel(x, x), (X @ X.T) ** 2, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(kernel.diag(x), np.diag(X @ X.T) ** 2, rtol=1e-5)
     np.testing.assert_array_equal(
         kernels.custom(fn, diag_fn=lambda x: jnp.zeros(x.shape[0])).diag(x), 0
@@ -230,14 +229,12 @@ def test_vmap_over_sigma_equals_a_loop():
 @pytest.mark.long
 @pytest.mark.parametrize("factory", [kernels.rbf, kernels.laplacian])
 def test_the_gradient_in_sigma_is_that_of_finite_differences(factory, x64):
-    total = lambda sigma: jnp.sum(
-        factory(sigma)(X, X) * jnp.arange(7.0)[None, :]
-    )  # distances of 0 among them
+    # distances of 0 among them
+    total = lambda sigma: jnp.sum(factory(sigma)(X, X) * jnp.arange(7.0)[None, :])
     step = 1e-5
     central = (total(1.3 + step) - total(1.3 - step)) / (2 * step)
-    np.testing.assert_allclose(
-        jax.grad(total)(1.3), central, rtol=1e-8
-    )  # step^2, and rounding over the step
+    # step^2, and rounding over the step
+    np.testing.assert_allclose(jax.grad(total)(1.3), central, rtol=1e-8)
 
 
 def test_rbf_far_from_the_origin_is_off_by_the_rounding_of_the_squared_norms():
@@ -506,9 +503,8 @@ def test_a_function_of_wrong_values_is_no_kernel(name):
 
 
 def test_rows_of_weight_0_and_kernels_of_other_rows_are_not_compared():
-    first = lambda x, z: (
-        x @ z.T + jnp.where(x[:, :1] > 5, 3, 0)
-    )  # not symmetric with a row beyond 5
+    # not symmetric with a row beyond 5
+    first = lambda x, z: x @ z.T + jnp.where(x[:, :1] > 5, 3, 0)
     x = np.array([[1.0], [-1.0], [9.0], [2.0]])
     data = jaxsvm.dataset(x, [1, -1, 1, 1], [1, 1, 0, 1])
     assert jaxsvm.fit(jaxsvm.sdca(1.0, first), data, jax.random.key(0), steps=2).finite

@@ -164,9 +164,8 @@ def test_slope_is_a_subgradient_at_every_score(case, x64):
     assert got.dtype == np.float64
     other = np.concatenate([np.linspace(-50, 50, 401), f])
     below = case.value(f, y)[:, None] + got[:, None] * (other[None, :] - f[:, None])
-    assert (
-        np.min(case.value(other[None, :], y[:, None]) - below) > -1e-12
-    )  # rounding of values up to 2601
+    # rounding of values up to 2601
+    assert np.min(case.value(other[None, :], y[:, None]) - below) > -1e-12
 
 
 @cases
@@ -228,9 +227,8 @@ def test_conjugate_is_infinite_where_the_supremum_has_no_end(case, x64):
             continue
         far = np.array([-2000.0, -1000.0, 1000.0, 2000.0])
         line = u[:, None] * far - case.value(far, y)
-        assert np.all(
-            np.maximum(line[:, 0] - line[:, 1], line[:, 3] - line[:, 2]) > 9.9
-        )  # rises without end
+        # rises without end
+        assert np.all(np.maximum(line[:, 0] - line[:, 1], line[:, 3] - line[:, 2]) > 9.9)
         assert np.all(np.isinf(conjugate(case.loss, u, np.full_like(u, y))))
 
 
@@ -377,9 +375,8 @@ def test_values_are_those_of_optax():
     np.testing.assert_allclose(losses.hinge.value(f, y), optax.losses.hinge_loss(f, y))
     np.testing.assert_allclose(losses.squared.value(f, y), optax.losses.l2_loss(f, y))
     want = optax.losses.sigmoid_binary_cross_entropy(f, (y + 1) / 2)
-    np.testing.assert_allclose(
-        losses.logistic.value(f, y), want, rtol=1e-6, atol=1e-6
-    )  # another form, a few roundings
+    # another form, a few roundings
+    np.testing.assert_allclose(losses.logistic.value(f, y), want, rtol=1e-6, atol=1e-6)
 
 
 def test_logistic_value_and_slope_are_finite_far_out():
@@ -393,9 +390,8 @@ def test_a_narrow_smooth_hinge_is_the_hinge_and_width_is_swept_by_vmap():
     swept = jax.vmap(lambda loss: loss.value(f, jnp.ones(9)))(
         jax.vmap(losses.smooth_hinge)(jnp.array([1e-6, 1.0]))
     )
-    np.testing.assert_allclose(
-        swept[0], np.maximum(0, 1 - f), atol=1e-6
-    )  # at most width / 2 apart, and rounding
+    # at most width / 2 apart, and rounding
+    np.testing.assert_allclose(swept[0], np.maximum(0, 1 - f), atol=1e-6)
     np.testing.assert_array_equal(swept[1], losses.smooth_hinge(1.0).value(f, jnp.ones(9)))
 
 
@@ -471,9 +467,10 @@ def test_crammer_singer_value_is_the_formula_and_keeps_the_dtype(dtype, x64):
     f, y = multiclass_scores()
     got = value(multiclass, f.astype(dtype), y)
     assert got.dtype == dtype
+    # scores up to 8
     np.testing.assert_allclose(
         got, multiclass_value(f.astype(dtype), y), atol=32 * np.finfo(dtype).eps
-    )  # scores up to 8
+    )
 
 
 def test_crammer_singer_slope_is_a_subgradient(x64):
@@ -486,9 +483,8 @@ def test_crammer_singer_slope_is_a_subgradient(x64):
 
 
 def test_crammer_singer_slope_at_ties_is_none_for_the_own_class_and_the_first_of_others():
-    f = jnp.array(
-        [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
-    )  # own class level with both others; both others level
+    # own class level with both others; both others level
+    f = jnp.array([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     got = slope(multiclass, f, jnp.array([1, 1], jnp.int32))
     np.testing.assert_array_equal(got, [[0.0, 0.0, 0.0], [1.0, -1.0, 0.0]])
 
@@ -507,9 +503,8 @@ def test_crammer_singer_conjugate_is_linear_on_the_simplex_and_infinite_off_it(x
         np.max(grid @ (row - o) - multiclass_value(grid, np.full(len(grid), 2)))
         for row, o in zip(p[:2], own, strict=False)
     ]
-    np.testing.assert_allclose(
-        got[:2], brute, atol=1e-12
-    )  # the supremum is attained at whole numbers
+    # the supremum is attained at whole numbers
+    np.testing.assert_allclose(got[:2], brute, atol=1e-12)
 
 
 def test_crammer_singer_fenchel_young_gap_is_non_negative_and_zero_at_the_slope(x64):
@@ -581,9 +576,8 @@ def test_crammer_singer_dual_step_keeps_strict_dtypes():
 def test_crammer_singer_dual_step_of_a_row_of_zeros_gives_all_to_the_classes_that_score_highest(C):
     """A row at margin 1, whose coefficients are optimal as they are, keeps them."""
     f = jnp.array([[0.0, 0.0, 0.0], [0.0, 2.0, 1.0], [1.0, 1.0, 4.0]])
-    y = jnp.array(
-        [1, 1, 0], jnp.int32
-    )  # scores raised by 1 off the own class: ties of two, of two, one winner
+    # scores raised by 1 off the own class: ties of two, of two, one winner
+    y = jnp.array([1, 1, 0], jnp.int32)
     want = C * np.array([[-0.5, 1.0, -0.5], [0.0, 0.0, 0.0], [1.0, 0.0, -1.0]])
     with jax.numpy_dtype_promotion("standard"):
         got = dual_step(multiclass, jnp.zeros((3, 3)), f, y, jnp.zeros(3), jnp.full(3, C))
@@ -641,9 +635,8 @@ def test_the_quadratic_part_is_the_conjugate_with_its_sign_turned(case, x64):
         f = np.concatenate([np.linspace(-70, 70, 20_001), [y - 1, y, y + 1, -1, 1]])
         values = -coef / C * f - case.value(f, y)
         assert np.max(values) <= -found / C + 1e-12 * (1 + reach**2)
-        assert (
-            np.max(values) >= -found / C - 4 * 0.007**2 / 8 - 0.007
-        )  # a kink lies half a step of the grid away at most
+        # a kink lies half a step of the grid away at most
+        assert np.max(values) >= -found / C - 4 * 0.007**2 / 8 - 0.007
 
     check()
 

@@ -42,9 +42,8 @@ def test_ball_is_the_projection_of_optax():
     for size in (1e-3, 0.5, 3.0, 1e6):
         w = jnp.asarray(rng.normal(size=5) * size, jnp.float32)
         want = optax.projections.projection_l2_ball(w, scale=1.5)
-        np.testing.assert_allclose(
-            projections.ball(1.5)(w), want, rtol=1e-6
-        )  # a few roundings of the factor
+        # a few roundings of the factor
+        np.testing.assert_allclose(projections.ball(1.5)(w), want, rtol=1e-6)
 
 
 TREES = [
@@ -152,9 +151,8 @@ def test_box_section_is_the_dual_box_of_a_support_vector_machine_in_float32():
     v = box_section(x, 0.0, 0.5, y)
     assert v.dtype == jnp.float32
     assert float(v.min()) >= 0 and float(v.max()) <= 0.5
-    assert (
-        abs(float(np.sum(np.asarray(v, np.float64) * y))) < 200 * 1e-7
-    )  # a rounding of each entry
+    # a rounding of each entry
+    assert abs(float(np.sum(np.asarray(v, np.float64) * y))) < 200 * 1e-7
     feasible = box_section(v, 0.0, 0.5, y)
     np.testing.assert_allclose(feasible, v, atol=1e-6)  # a point of the set is its own projection
 

@@ -48,9 +48,8 @@ def test_schedule_is_its_formula_and_float32(name):
     make, formula = CASES[name]
     got = jax.jit(jax.vmap(make()))(COUNTS)
     assert got.dtype == jnp.float32
-    np.testing.assert_allclose(
-        got, formula(COUNTS.astype(np.float64)), rtol=2e-6
-    )  # powers: some 10 roundings
+    # powers: some 10 roundings
+    np.testing.assert_allclose(got, formula(COUNTS.astype(np.float64)), rtol=2e-6)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -80,18 +79,18 @@ def test_the_scale_of_a_schedule_can_be_swept_and_differentiated():
         lambda lam: schedules.averaged_sgd(lam, 2),
     ):
         at_five = lambda lam, make=make: make(lam)(jnp.int32(5))
+        # fused arithmetic
         np.testing.assert_allclose(
             jax.vmap(at_five)(lams), [at_five(lam) for lam in lams], rtol=1e-6
-        )  # fused arithmetic
+        )
     slope = jax.grad(lambda scale: schedules.inverse_time(scale)(jnp.int32(4)))(2.0)
     np.testing.assert_allclose(slope, 0.2, rtol=1e-6)
 
 
 @pytest.mark.parametrize("lam", [1e-6, 0.1, 1.0, 50.0])
 def test_the_first_step_of_bottou_never_overshoots(lam):
-    assert (
-        0 < float(schedules.bottou(lam)(0)) * lam <= 1 + 1e-6
-    )  # 1 - eta lam is the first shrink factor, up to rounding
+    # 1 - eta lam is the first shrink factor, up to rounding
+    assert 0 < float(schedules.bottou(lam)(0)) * lam <= 1 + 1e-6
     np.testing.assert_allclose(schedules.bottou_eta0(lam), eta0(lam), rtol=1e-6)
 
 

@@ -26,9 +26,8 @@ def by_sorting_two(c, y, volume, weight):
     (p, mp), (q, mq) = sides
     ends = np.unique(np.append(mp, mq))
     ends = ends[ends <= min(mp[-1], mq[-1])]
-    i, j = (
-        np.searchsorted(m, ends - 1e-9 * ends[-1]) for m in (mp, mq)
-    )  # of the piece that ends there
+    # of the piece that ends there
+    i, j = (np.searchsorted(m, ends - 1e-9 * ends[-1]) for m in (mp, mq))
     widths = np.diff(ends, prepend=0)
     both = p[i] + q[j]
     above = both - both[0]

@@ -371,9 +371,8 @@ def test_closed_forms_of_a_merge(x64):
     heavier = (np.abs(M - 0.5) > 1e-6) & (LENGTH > 1e-3)
     np.testing.assert_allclose(other[heavier], 1 - h[heavier], rtol=0, atol=1e-6)
     assert np.all((h[heavier] > 0.5) == (M[heavier] > 0.5))  # nearer the heavier point
-    assert np.all(
-        lost(M, LENGTH, s) <= np.minimum(M, 1 - M) ** 2 * (1 - KAPPA**2) + 1e-15
-    )  # or the smaller would better go
+    # or the smaller would better go
+    assert np.all(lost(M, LENGTH, s) <= np.minimum(M, 1 - M) ** 2 * (1 - KAPPA**2) + 1e-15)
     assert np.all(s <= 1) and np.all(s >= np.maximum(M, 1 - M))
     half, L = jnp.full(200, 0.5), jnp.linspace(0.01, 4, 200)  # at 0 all h are as good
     h, s = map(np.asarray, merge_position(half, L, 15, 2))
@@ -567,9 +566,10 @@ def visits_to_a_full_budget(name, size, walk):
     before, full = (np.zeros((0, D)), np.zeros(0)), 0
     for t, row in enumerate(rows[:, 0]):
         now = live(f, t)
+        # no two of an age
         assert len(
             {born for born, there in zip(f.birth[t], taken[t], strict=True) if there}
-        ) == len(now[1])  # no two of an age
+        ) == len(now[1])
         move = np.where(info.residual[t] > 0, y[row] * weight[row], 0.0)
         grown, coef = before
         twin = (grown == x[row]).all(1)
@@ -584,9 +584,8 @@ def visits_to_a_full_budget(name, size, walk):
         else:
             full += 1
             assert len(now[1]) == size
-            side = np.append(
-                np.arange(size) < front[t - 1], move > 0
-            )  # where labels differ a coefficient may be 0 again
+            # where labels differ a coefficient may be 0 again
+            side = np.append(np.arange(size) < front[t - 1], move > 0)
             paired = np.where(side, side.sum(), (~side).sum()) > 1
             least = np.min(
                 coef**2, where=paired if name.startswith("merge") else True, initial=np.inf
@@ -735,9 +734,8 @@ def test_partners_are_the_others_of_the_same_sign(front, newcomer, x64):
         for partners in (8, 59):  # no more than 8 others are there
             place, counts = map(np.asarray, some(partners, points, jnp.asarray(i, jnp.int32), side))
             assert counts.sum() == len(others) and set(place[counts].tolist()) == others
-            assert (
-                np.all((place >= 0) & (place <= 8)) or not others
-            )  # all are read, the surplus in vain
+            # all are read, the surplus in vain
+            assert np.all((place >= 0) & (place <= 8)) or not others
 
 
 @pytest.mark.parametrize("partners", [1, 2, 3, 5])
@@ -764,9 +762,8 @@ def test_a_few_partners_are_one_of_each_stratum(partners, front, newcomer, i, x6
         np.bincount(rank.ravel(), minlength=len(others)) / draws,
         partners / len(others),
     )
-    np.testing.assert_allclose(
-        share, expected, atol=4 * (expected / draws) ** 0.5
-    )  # 4 standard deviations
+    # 4 standard deviations
+    np.testing.assert_allclose(share, expected, atol=4 * (expected / draws) ** 0.5)
     # From the first to the second: the draws within strata are independent of each other.
     if partners > 1:
         ways = np.bincount(

@@ -67,9 +67,8 @@ def test_the_model_is_minimised(lam, dtype, x64):
         theta = np.asarray(planes.theta, np.float64)
         assert np.all(theta >= 0)
         np.testing.assert_allclose(theta.sum(), 1, rtol=1e-6)
-        tolerance = (
-            1e-9 if dtype == "float64" else 1e-6 * (1 + 1e-3 / lam)
-        )  # of weights that are rounded afterwards
+        # of weights that are rounded afterwards
+        tolerance = 1e-9 if dtype == "float64" else 1e-6 * (1 + 1e-3 / lam)
         assert dual(theta, planes, lam) >= best_dual(planes, lam) - tolerance
         np.testing.assert_allclose(
             w, -theta @ np.asarray(planes.slope, np.float64) / lam, atol=1e-6 / lam

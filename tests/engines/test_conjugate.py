@@ -55,10 +55,8 @@ def test_two_vectors_have_a_closed_form(seed):
 
 def test_two_vectors_that_are_special(x64):
     one, zero = np.array([1.0, 2.0]), np.zeros(2)
-    assert two(one, one).tolist() == [0, 1] and two(zero, zero).tolist() == [
-        0,
-        1,
-    ]  # of equal ones the new one
+    # of equal ones the new one
+    assert two(one, one).tolist() == [0, 1] and two(zero, zero).tolist() == [0, 1]
     assert two(zero, one).tolist() == [1, 0] and two(one, zero).tolist() == [0, 1]
     np.testing.assert_allclose(two(one, -3 * one), [0.75, 0.25])
     gram = np.array([[1.0, 0.5], [0.5, 3.0]])
@@ -91,9 +89,8 @@ def test_the_shortest_of_two_has_derivatives(x64):
         weight = nearest_point(vectors @ vectors.T, jnp.ones(2, bool))
         return jnp.sum((weight @ vectors) ** 2)
 
-    closed = lambda s: (
-        (s * (h[0] * g[1] - h[1] * g[0])) ** 2 / jnp.sum((g - s * h) ** 2)
-    )  # height over the line
+    # height over the line
+    closed = lambda s: (s * (h[0] * g[1] - h[1] * g[0])) ** 2 / jnp.sum((g - s * h) ** 2)
     np.testing.assert_allclose(jax.grad(length)(0.9), jax.grad(closed)(0.9), rtol=1e-12)
     assert np.isfinite(jax.grad(length)(0.0))
     at_once = lambda s: jnp.sum(nearest_point(s * jnp.zeros((2, 2)), jnp.ones(2, bool)) ** 2)
@@ -130,17 +127,15 @@ def test_a_bundle(seed, m):
         live[rng.integers(0, m)] = False
         place = rng.permutation(10)
         vectors, live = vectors[place], live[place]
-        wild = np.where(
-            live[:, None], vectors, 7 * rng.normal(size=(10, 6))
-        )  # in the places of no vector
+        # in the places of no vector
+        wild = np.where(live[:, None], vectors, 7 * rng.normal(size=(10, 6)))
         weight = np.asarray(shortest(wild @ wild.T, live))
         assert np.all(weight >= 0) and np.all(weight[~live] == 0)
         np.testing.assert_allclose(weight.sum(), 1, rtol=1e-14)
         p, size = weight @ wild, (vectors[live] ** 2).sum(1).max()
         assert np.all(vectors[live] @ p >= p @ p - 1e-9 * size)
-        np.testing.assert_allclose(
-            p @ p, np.sum(by_program(vectors[live]) ** 2), atol=1e-5 * size
-        )  # of a penalty 1e6
+        # of a penalty 1e6
+        np.testing.assert_allclose(p @ p, np.sum(by_program(vectors[live]) ** 2), atol=1e-5 * size)
 
 
 def test_a_bundle_in_float32():
@@ -336,9 +331,8 @@ def test_no_step_where_nothing_falls(x64):
     f = Hinges(1)
     f.cross = 1e3
     assert float(exact(f.line())) == 0
-    still = f.line()._replace(
-        cross=np.float64(0), square=np.float64(0), rate=np.zeros(12)
-    )  # no direction at all
+    # no direction at all
+    still = f.line()._replace(cross=np.float64(0), square=np.float64(0), rate=np.zeros(12))
     assert float(exact(still)) == 0
 
 
@@ -387,9 +381,8 @@ def test_the_two_sets_of_a_search(seed, constants):
         change, rates = np.asarray(changes(line, grid)), np.asarray(slopes(line, grid))
         np.testing.assert_allclose(change, f.value(grid) - f.value(0.0), rtol=1e-6, atol=1e-8)
         left, right = change <= -decrease * f.square * grid, rates >= -slope * f.square
-        assert np.all(left[:-1] >= left[1:]) and np.all(
-            right[:-1] <= right[1:]
-        )  # an interval from 0, and one to infinity
+        # an interval from 0, and one to infinity
+        assert np.all(left[:-1] >= left[1:]) and np.all(right[:-1] <= right[1:])
         assert np.all(left | right)
         infinite, tiny = jnp.asarray(np.inf), jnp.asarray(1e-9)
         found, beyond = map(
@@ -416,18 +409,14 @@ def test_steps_that_are_too_short_do_not_count(x64):
     below `low` or less."""
     f = Hinges(0)
     f.lam, f.cross, f.square = 1e-3, 0.0, 1.0
-    f.margin, f.rate, f.share = (
-        np.array([0.99, 3.0]),
-        np.array([2.0, -1.0]),
-        np.array([0.5, 0.5]),
-    )  # a kink at 0.005
+    # a kink at 0.005
+    f.margin, f.rate, f.share = (np.array([0.99, 3.0]), np.array([2.0, -1.0]), np.array([0.5, 0.5]))
     search = lambda low: map(float, bounded(f.line(), 1.0, 0.4, 0.45, low, np.inf, 1.0))
     found, _ = search(1e-4)
     assert 0 < found <= 0.0125 and found >= 0.005 - 1e-12  # in L to 0.0125, in R from 0.005
     found, beyond = search(0.02)
-    assert (
-        found == 0 and 0.02 <= beyond < 0.04
-    )  # in R, not in L: the point whose subgradient comes next
+    # in R, not in L: the point whose subgradient comes next
+    assert found == 0 and 0.02 <= beyond < 0.04
     assert f.slope(beyond) >= -0.45 and f.value(beyond) - f.value(0.0) > -0.4 * beyond
 
 
@@ -444,12 +433,10 @@ def test_constants_apart_find_nothing(x64):
     in_both = lambda m_L, m_R: grid[(fall <= -m_L * grid) & (slope >= -m_R)]
     assert in_both(0.4, 0.1).size == 0 and np.any((fall > -0.4 * grid) & (slope < -0.1))
     found, beyond = map(float, bounded(f.line(), 1.0, 0.4, 0.1, 1e-9, np.inf, 1.0))
-    assert (
-        fall[np.argmin(np.abs(grid - found))] <= -0.4 * found + 1e-3 and f.slope(found) < -0.1
-    )  # in L only
-    assert beyond == pytest.approx(found, rel=1e-12) and found == pytest.approx(
-        4, rel=1e-6
-    )  # halved to the end of L
+    # in L only
+    assert fall[np.argmin(np.abs(grid - found))] <= -0.4 * found + 1e-3 and f.slope(found) < -0.1
+    # halved to the end of L
+    assert beyond == pytest.approx(found, rel=1e-12) and found == pytest.approx(4, rel=1e-6)
     found, _ = map(float, bounded(f.line(), 1.0, 0.4, 0.45, 1e-9, np.inf, 1.0))
     assert in_both(0.4, 0.45).min() - 1e-3 <= found <= in_both(0.4, 0.45).max()
 
@@ -482,9 +469,8 @@ def test_constants_are_checked():
     check_constants(0.4, 0.4)
     with pytest.raises(ValueError, match=r"m_L must be at most m_R, .* got m_L=0\.4, m_R=0\.2"):
         check_constants(0.4, 0.2)
-    assert jax.jit(lambda m: [check_constants(m, 0.2)] and m)(0.4) == pytest.approx(
-        0.4
-    )  # nobody knows them here
+    # nobody knows them here
+    assert jax.jit(lambda m: [check_constants(m, 0.2)] and m)(0.4) == pytest.approx(0.4)
 
 
 # functions

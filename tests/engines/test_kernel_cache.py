@@ -37,9 +37,8 @@ def test_slots_are_reused_and_no_row_is_taken_for_another():
         assert int(rows.n_computed) - before == np.sum(wanted & ~np.asarray(kept))
         kept_before += np.sum(wanted & np.asarray(kept))
         reused += len(cached) < min(N, int(rows.n_computed))
-        again, _ = ensure(
-            rows, index, wanted & ~np.asarray(kept)
-        )  # rows just computed are not the next to go
+        # rows just computed are not the next to go
+        again, _ = ensure(rows, index, wanted & ~np.asarray(kept))
         assert int(again.n_computed) == int(rows.n_computed)
     assert reused > 40 and kept_before > 40
 

@@ -104,9 +104,8 @@ def test_iterates_and_their_mean_are_those_of_the_paper(choice, b, x64):
     weights = np.arange(1.0, 381.0)
     mean = np.cumsum(weights[:, None] * expected[20:], axis=0) / np.cumsum(weights)[:, None]
     found, _ = run(jaxsvm.averaged(solver, start=20, weights=late), data, rows)
-    np.testing.assert_allclose(
-        found[:20], expected[:20], rtol=0, atol=1e-11 * size
-    )  # until then the iterate
+    # until then the iterate
+    np.testing.assert_allclose(found[:20], expected[:20], rtol=0, atol=1e-11 * size)
     np.testing.assert_allclose(found[20:], mean, rtol=0, atol=1e-11 * size)
     equal, _ = run(jaxsvm.averaged(solver), data, rows)
     plain = np.cumsum(expected, axis=0) / np.arange(1.0, 401.0)[:, None]

@@ -97,17 +97,15 @@ def test_more_rows_or_less_memory_take_blocks():
 def test_steps_end_at_the_limit_and_resume_to_the_same_solution():
     noisy = LABELS * np.where(np.arange(len(LABELS)) % 5 == 0, -1, 1)
     data = jaxsvm.dataset(X, noisy)
-    solver = jaxsvm.decomposition(
-        10.0, kernels.linear(), tol=1e-3, rounds=1
-    )  # 100 n steps are not enough
+    # 100 n steps are not enough
+    solver = jaxsvm.decomposition(10.0, kernels.linear(), tol=1e-3, rounds=1)
     first = jaxsvm.fit(solver, data, KEY, steps=1)
     assert not first.converged and float(first.info.residual[-1]) > 1e-2
     rest = jaxsvm.fit(solver, data, steps=20, state=first.state)
     again = jaxsvm.fit(solver, data, steps=1, state=rest.state)
     assert rest.converged and again.converged
-    np.testing.assert_array_equal(
-        again.model.coef, rest.model.coef
-    )  # a solved dual is left as it is
+    # a solved dual is left as it is
+    np.testing.assert_array_equal(again.model.coef, rest.model.coef)
 
 
 def test_mapped_runs_share_the_matrix():

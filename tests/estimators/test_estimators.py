@@ -533,9 +533,10 @@ def test_pipelines_of_features_come_near_the_kernel(features):
     made, kernel = made.fit(x, y), kernel.fit(x, y)
     assert np.mean(made.predict(x) == kernel.predict(x)) > 0.93
     lifted = made[:-1].transform(x)
+    # 1/sqrt(300) four times
     np.testing.assert_allclose(
         lifted @ lifted.T, rbf_kernel(made[0].transform(x), gamma=0.3), atol=0.25
-    )  # 1/sqrt(300) four times
+    )
     assert list(made[:-1].get_feature_names_out())[1] == f"{type(features).__name__.lower()}1"
 
 

@@ -198,10 +198,8 @@ def test_regressors_solve_the_problem_of_liblinear(options, atol):
 
 def test_pegasos_has_parameters_of_sgd_classifier():
     ours, theirs = (inspect.signature(each).parameters for each in (Pegasos, SGDClassifier))
-    changed = {
-        "max_iter",
-        "average",
-    }  # documented: no stopping criterion; the mean is the better default
+    # documented: no stopping criterion; the mean is the better default
+    changed = {"max_iter", "average"}
     additions = {"batch_size", "progress", "probability"}
     assert set(ours) - additions <= set(theirs)
     assert all(ours[key].default == theirs[key].default for key in set(ours) - additions - changed)

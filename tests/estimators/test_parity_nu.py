@@ -22,10 +22,8 @@ pytestmark = [
 TOY, LABELS = np.array([[-2.0, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]]), [1, 1, 1, 2, 2, 2]
 AT = [[-1, -1], [2, 2], [3, 2]]
 FLOWERS, NAMES = load_iris(return_X_y=True)
-FLOWERS, NAMES = (
-    np.delete(FLOWERS, 142, 0),
-    np.delete(NAMES, 142),
-)  # equal to row 101; they would share a coefficient
+# equal to row 101; they would share a coefficient
+FLOWERS, NAMES = (np.delete(FLOWERS, 142, 0), np.delete(NAMES, 142))
 REAL, TARGET = load_diabetes(return_X_y=True)
 REAL, TARGET = REAL[:200, :8] * 20, (TARGET[:200] - TARGET[:200].mean()) / TARGET[:200].std()
 SIDED = np.array([[-2.0, 0], [-1, -1], [0, -2], [0, 2], [1, 1], [2, 0]])

@@ -887,9 +887,8 @@ def test_gradients_flow():
 
     h = 1e-2
     slope = (loss(1.0 + h) - loss(1.0 - h)) / (2 * h)
-    np.testing.assert_allclose(
-        jax.grad(loss)(1.0), slope, rtol=1e-2
-    )  # float32 differences of a piecewise 1/lam
+    # float32 differences of a piecewise 1/lam
+    np.testing.assert_allclose(jax.grad(loss)(1.0), slope, rtol=1e-2)
 
 
 # What became of a run
@@ -928,12 +927,10 @@ def test_decision_values_that_are_not_finite_are_no_finite_run():
         "steps: look at the scale of the data"
     )
     nowhere = kernels.custom(lambda x, z: jnp.full((x.shape[0], z.shape[0]), jnp.nan, x.dtype))
-    perceptron = jaxsvm.perceptron(
-        nowhere
-    )  # for which a score that is not a number is no mistake: its coefficients stay 0
-    run = jax.jit(lambda data: fit(perceptron, data, KEY, steps=4, every=4))(
-        DATA
-    )  # outside this is no kernel
+    # for which a score that is not a number is no mistake: its coefficients stay 0
+    perceptron = jaxsvm.perceptron(nowhere)
+    # outside this is no kernel
+    run = jax.jit(lambda data: fit(perceptron, data, KEY, steps=4, every=4))(DATA)
     assert np.all(np.isfinite(run.model.coef)) and np.isnan(run.model(DATA.x)).all()
     assert not run.finite and "decision values" in run.status
     several = jax.vmap(lambda lam: fit(jaxsvm.kernel_pegasos(lam, nowhere), DATA, KEY, steps=4))(

@@ -124,9 +124,8 @@ def test_the_shift_is_the_same_in_any_program():
     assert np.array_equal(plain, jax.jit(offset)(x)) and np.array_equal(
         plain, jax.vmap(offset)(jnp.stack([x, x]))[1]
     )
-    assert np.array_equal(
-        plain, offset(jnp.concatenate([x[::-1], x, jnp.zeros((3, 4))]))
-    )  # order, copies, padding
+    # order, copies, padding
+    assert np.array_equal(plain, offset(jnp.concatenate([x[::-1], x, jnp.zeros((3, 4))])))
     half = np.ptp(np.asarray(x), axis=0) / 2
     middle = (np.asarray(x).max(axis=0) + np.asarray(x).min(axis=0)) / 2
     assert np.all((np.abs(plain - middle) <= half / 4 + 1e-6) | (plain == 0))

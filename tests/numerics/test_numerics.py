@@ -148,9 +148,10 @@ def test_wide_is_float32_at_least_and_float64_where_the_rows_are(dtype, want, x6
 def test_norm_is_the_euclidean_norm_with_gradient_zero_at_zero():
     assert float(numerics.norm(jnp.array([3.0, 4.0]))) == 5.0
     np.testing.assert_array_equal(jax.grad(numerics.norm)(jnp.zeros(3)), 0)
+    # two roundings
     np.testing.assert_allclose(
         jax.grad(numerics.norm)(jnp.array([3.0, 4.0])), [0.6, 0.8], rtol=1e-6
-    )  # two roundings
+    )
 
 
 @pytest.mark.parametrize("index", [[3], [0, 4, 2]])
@@ -173,9 +174,8 @@ def test_put_takes_a_repeated_index_with_one_value():
 
 @pytest.mark.parametrize("block", [1, 3, 4, 5, 10, 11, 100])
 def test_blocked_equals_unblocked_for_every_block_size(block):
-    x = jnp.asarray(
-        np.random.default_rng(3).integers(-8, 8, size=(10, 3)), jnp.float32
-    )  # whole numbers: no rounding
+    # whole numbers: no rounding
+    x = jnp.asarray(np.random.default_rng(3).integers(-8, 8, size=(10, 3)), jnp.float32)
     for fn in (
         lambda rows: jnp.sum(rows, -1),
         lambda rows: rows[:, None, :] * jnp.arange(1.0, 3.0)[None, :, None],

@@ -54,10 +54,8 @@ slopes_of_one = jax.jit(
 slopes_of_two = jax.jit(
     jax.grad(lambda c, y, v, weight: two_levels(c, y, v, weight=weight).level, argnums=(0, 2))
 )
-one_basin, both_basins = (
-    jax.jit(water_level),
-    jax.jit(two_levels),
-)  # in the property tests, of 8 rows
+# in the property tests, of 8 rows
+one_basin, both_basins = (jax.jit(water_level), jax.jit(two_levels))
 share_out_warm = jax.jit(
     lambda c, y, volume, weight, start: two_levels(c, y, volume, weight=weight, start=start)
 )
@@ -140,9 +138,8 @@ def test_level(ground, dtype, x64):
         # nothing else is known of it.
         rounded = 2 * eps * abs(want) * weight.sum()
         assert abs(weight @ np.maximum(level - c, 0) - volume) <= tolerance * volume + rounded
-        assert (
-            abs(level - want) * (weight @ (c < want)) <= tolerance * volume + rounded
-        )  # what that leaves of the level
+        # what that leaves of the level
+        assert abs(level - want) * (weight @ (c < want)) <= tolerance * volume + rounded
         if volume == 0:
             assert level == c.min()
 
@@ -151,9 +148,8 @@ def test_level(ground, dtype, x64):
 def test_level_is_that_of_the_linear_program(ground, x64):
     for c, y, volume, weight in problems(ground, "float64", times=1):
         want, scale = by_program(*live(c, y, volume, weight)[::2], weight[weight > 0])
-        assert (
-            abs(float(fill_cold(c, volume, weight)) - want) <= 1e-7 * scale
-        )  # the program's own tolerance
+        # the program's own tolerance
+        assert abs(float(fill_cold(c, volume, weight)) - want) <= 1e-7 * scale
 
 
 @DTYPES
@@ -500,9 +496,8 @@ def test_the_level_over_a_reference_solution_is_one_over_its_norm(lam, x64):
     size = np.sqrt(made.dual_coef_[0] @ f[made.support_])
     nu = np.maximum(1 - Y * (f + made.intercept_[0]), 0).mean() / size
     found = two_levels(Y * f / size, Y, N * nu)
-    assert float(found.level) == pytest.approx(
-        1 / size, rel=1e-6
-    )  # LIBSVM keeps its matrix in float32
+    # LIBSVM keeps its matrix in float32
+    assert float(found.level) == pytest.approx(1 / size, rel=1e-6)
     # b / |u|, where the margin of one row fixes it.
     assert float(found.bias) == pytest.approx(made.intercept_[0] / size, abs=1e-5)
     # Another bias is worse: the water stands higher over the best one.
@@ -519,9 +514,8 @@ def test_rows_are_chosen_in_proportion(n):
     rng = np.random.default_rng(n)
     share = np.float32(rng.uniform(0, 1, n) * (rng.uniform(size=n) < 0.6))
     share[rng.integers(n)] = 0.5
-    u = np.float32(
-        (np.arange(50_000) + 0.5) / 50_000
-    )  # an even grid: counts are right to one or two
+    # an even grid: counts are right to one or two
+    u = np.float32((np.arange(50_000) + 0.5) / 50_000)
     rows = np.asarray(jax.jit(sample_proportional)(share, u))
     assert rows.dtype == np.int32 and np.all(share[rows] > 0) and np.all(np.diff(rows) >= 0)
     counts = np.bincount(rows, minlength=n)
@@ -548,6 +542,5 @@ def test_chosen_against_the_cumulative_sum(x64):
     rng = np.random.default_rng(2)
     share, u = rng.uniform(size=300) * (rng.uniform(size=300) < 0.5), rng.uniform(size=4000)
     want = np.searchsorted(np.cumsum(share) / share.sum(), u, side="right")
-    np.testing.assert_array_equal(
-        jax.jit(sample_proportional)(share, u), want
-    )  # no u lies within 1e-13 of an end
+    # no u lies within 1e-13 of an end
+    np.testing.assert_array_equal(jax.jit(sample_proportional)(share, u), want)

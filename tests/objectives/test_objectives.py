@@ -289,9 +289,10 @@ def test_exact_says_whether_the_model_carries_feasible_duals():
     assert not exact(expansion(1.0001 * bound * Y))
     assert not exact(expansion(-coef))  # of the wrong sign
     assert not exact(expansion(coef, index=np.full(N, -1)))  # no training rows
+    # those weigh 0
     assert exact(
         expansion(np.where(np.arange(N) < 5, 0, coef), index=np.r_[np.full(5, -1), np.arange(5, N)])
-    )  # those weigh 0
+    )
     assert not exact(expansion(coef, bias="free"))  # sum coef is not 0
     data = dataset(weight=WEIGHT)
     # a row that does not count has a box of size 0

@@ -72,9 +72,8 @@ def test_the_programs_of_the_main_solvers():
 
 def test_the_model_of_the_network_is_the_formula():
     assert scale.network(1, 123) == 0
-    seconds = 2 * 10 * 10e-6 + 2 * 999 / 1000 * 4 * 123 / (
-        25e9 / 8
-    )  # ceil(log2 1000) = 10 rounds of 10 microseconds
+    # ceil(log2 1000) = 10 rounds of 10 microseconds
+    seconds = 2 * 10 * 10e-6 + 2 * 999 / 1000 * 4 * 123 / (25e9 / 8)
     assert scale.network(1000, 123) == pytest.approx(seconds)
     assert scale.network_short(1, 123) == 0
     assert scale.network_short(1000, 123) == pytest.approx(10 * (10e-6 + 4 * 123 / (25e9 / 8)))
@@ -85,6 +84,5 @@ def test_the_rows_that_are_streamed():
     table = one_machine.measure("rows", small=True)
     assert [row["method"] for row in table] == list(one_machine.RUNS["rows"])
     assert all(float(row["cpu_s"]) > 0 and float(row["resident_GB"]) > 0 for row in table)
-    assert all(
-        10 < float(row["test_error_percent"]) < 45 for row in table
-    )  # of signs; a constant is wrong for half of them
+    # of signs; a constant is wrong for half of them
+    assert all(10 < float(row["test_error_percent"]) < 45 for row in table)

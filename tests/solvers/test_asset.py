@@ -433,9 +433,8 @@ def test_objectives_stay_above_the_optimum_of_liblinear_and_come_near():
         model = jaxsvm.fit(solver, data, key, steps=4000, every=4000).model
         got = objective("hinge", np.r_[model.w, model.b], lam)
         assert float(model.b) == 0
-        assert (
-            least * (1 - 1e-7) <= got <= least * 1.05
-        )  # LIBLINEAR's own tolerance; noise of 2000 steps
+        # LIBLINEAR's own tolerance; noise of 2000 steps
+        assert least * (1 - 1e-7) <= got <= least * 1.05
 
 
 # The excess of a noisy problem, where every step is in doubt.

@@ -64,10 +64,8 @@ def by_hand(gram, y, weight, margin, steps):
 def test_the_worst_row_is_added(name, margin, weight, x64):
     kernel, gram = GRAMS[name]
     x, y = X.copy(), Y.copy()
-    x[weight == 0], y[weight == 0] = (
-        50 * X[weight == 0],
-        -Y[weight == 0],
-    )  # wild rows that do not count
+    # wild rows that do not count
+    x[weight == 0], y[weight == 0] = (50 * X[weight == 0], -Y[weight == 0])
     coefs, info = trace(jaxsvm.batch_perceptron(margin, kernel), dataset(x, y, weight), 60)
     moved = 0
     for t, (coef, i, short, wrong) in enumerate(by_hand(gram, Y, weight, margin, 60)):

@@ -16,14 +16,8 @@ from jaxsvm import kernels, objectives, samplers
 from jaxsvm.engines.coordinate_ascent import dual_coef
 from jaxsvm.samplers.coordinate_frequencies import _systematic as systematic
 
-N, D, C, SIGMA, BUDGET, PASSES = (
-    24,
-    2,
-    2.0,
-    0.8,
-    6,
-    6,
-)  # one shape for all data sets, so that programs are compiled once
+# one shape for all data sets, so that programs are compiled once
+N, D, C, SIGMA, BUDGET, PASSES = (24, 2, 2.0, 0.8, 6, 6)
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(N, D))
 LABELS = np.where(X[:, 0] + 0.8 * RNG.normal(size=N) > 0, 1.0, -1.0)
@@ -125,10 +119,8 @@ class ByHand:
             [],
         )
         self.front = []  # points that came with a coefficient above 0
-        self.margin, self.added = (
-            np.inf,
-            0,
-        )  # by which share of (a + b)^2 the best partner was better than the next, at least
+        # by which share of (a + b)^2 the best partner was better than the next, at least
+        self.margin, self.added = (np.inf, 0)
         self.visits = {"summands": [], "gradients": []}
         self.spread, self.residual = (
             dict.fromkeys(self.visits, np.nan),
@@ -442,9 +434,8 @@ def test_there_is_no_criterion_without_a_point_and_none_that_is_no_number(stop, 
     padded = np.full_like(orders(b), -1)
     coef, models, info = trace(make(stop=stop), dataset(), padded)
     assert np.all(np.isinf(info.residual)) and not np.any(coef) and not np.any(models.coef)
-    alone = dataset()._replace(
-        weight=jnp.asarray(np.arange(N) == 3, float)
-    )  # one point and one row: a spread of 0
+    # one point and one row: a spread of 0
+    alone = dataset()._replace(weight=jnp.asarray(np.arange(N) == 3, float))
     padded[:, 0] = 3
     coef, _, info = trace(make(stop=stop), alone, padded)
     assert coef[-1, 3] == LABELS[3] and not np.any(np.isnan(info.residual))
@@ -684,9 +675,8 @@ def test_frozen_preferences_are_kept_over_a_hundred_epochs():
         [],
     )
     share = 25 * p.astype(float) / p.astype(float).sum()
-    state = _tell(
-        FROZEN, state, jnp.asarray(draw(FROZEN, state, 0, 5)), jnp.asarray(gain)
-    )  # with the old schedule
+    # with the old schedule
+    state = _tell(FROZEN, state, jnp.asarray(draw(FROZEN, state, 0, 5)), jnp.asarray(gain))
     for epoch in range(100):
         index = draw(FROZEN, state, 10 + 5 * epoch, 5)
         once = np.bincount(index.ravel(), minlength=N)
@@ -756,9 +746,8 @@ def test_a_vmap_over_keys_and_gains_does_what_each_does():
     drawn, states = jax.jit(jax.vmap(together))(keys, gain)
     for k, key in enumerate(keys):
         state = adapted(key, gain[k], lambda *told: _tell(BY5, *told))
-        np.testing.assert_allclose(
-            states.preference[k], state.preference, rtol=1e-5
-        )  # other fusions round otherwise
+        # other fusions round otherwise
+        np.testing.assert_allclose(states.preference[k], state.preference, rtol=1e-5)
         np.testing.assert_array_equal(states.schedule[k], state.schedule)
         np.testing.assert_array_equal(drawn[k], draw(BY5, state, 10, 5))
 

@@ -130,9 +130,8 @@ def libsvm(y, gram, C=C, tol=1e-6, weight=None):
         if labels
         else SVR(kernel="precomputed", C=C, tol=tol, epsilon=EPS)
     )
-    some = (
-        np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0)
-    )  # it mixes up columns of rows of weight 0
+    # it mixes up columns of rows of weight 0
+    some = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0)
     made.fit(gram[np.ix_(some, some)], y[some], None if weight is None else weight[some])
     coef = np.zeros(len(y))
     coef[some[made.support_]] = made.dual_coef_[0]
@@ -492,9 +491,8 @@ def test_rows_are_subtracted_as_in_float64_and_kept(memory):
             *sums, held = jax.tree.map(np.asarray, _subtract(total, lost, held, index, by))
             need = set(index[by != 0].tolist())
             ever |= need
-            there = {
-                i: int(held.slot[i]) for i in range(MANY) if held.slot[i] >= 0
-            }  # the model: row -> slot
+            # the model: row -> slot
+            there = {i: int(held.slot[i]) for i in range(MANY) if held.slot[i] >= 0}
             assert set(there) <= had | need and len(set(there.values())) == len(there)
             assert {k: i for i, k in there.items()} == {
                 k: int(i) for k, i in enumerate(held.owner) if i >= 0
@@ -617,9 +615,8 @@ def test_a_run_cut_anywhere_is_the_same_to_the_bit(tmp_path):
     assert end.converged and len(end.info.residual) > 5
     assert part.value(end.model.coef, GRAM) == pytest.approx(part.value(coef, GRAM), rel=1e-6)
     rest = fit(made, data, tol=1e-5, state=end.state)
-    assert rest.evals == 0 and bits(rest.model) == bits(
-        end.model
-    )  # at the optimum nothing is worked out
+    # at the optimum nothing is worked out
+    assert rest.evals == 0 and bits(rest.model) == bits(end.model)
 
 
 @pytest.mark.long

@@ -130,9 +130,8 @@ def test_steps_are_those_of_the_newton_system(bias, x64):
             abs(np.sum(weight * Y * variables[0])) / weight.sum(),
         )
         upper = primal(w, bias, weight=weight)
-        gap = (
-            upper - dual(coef, bias)
-        ) / upper  # of the Lagrangian, where the coefficients do not sum to 0
+        # of the Lagrangian, where the coefficients do not sum to 0
+        gap = (upper - dual(coef, bias)) / upper
         gap += 0 if bias != "free" else w[-1] * coef.sum() / upper
         expected = max(gap, balance) if bias == "free" else gap
         assert float(info.residual) <= expected * (1 + 1e-6)
@@ -485,9 +484,8 @@ def test_steps_on_100_000_rows(bias, x64):
         coef = np.asarray(run.state.solver.coef)
         assert np.all((y * coef >= 0) & (y * coef <= C))
         upper, lower = primal(weights_of(run.model, bias), bias, x, y, C), dual(coef, bias, x, y)
-        lower += (
-            weights_of(run.model, bias)[-1] * coef.sum() if bias == "free" else 0
-        )  # of the Lagrangian
+        # of the Lagrangian
+        lower += weights_of(run.model, bias)[-1] * coef.sum() if bias == "free" else 0
         assert -1e-9 <= upper / lower - 1 <= 2e-8
 
 

@@ -208,9 +208,8 @@ def test_every_step_is_that_of_the_paper(bias, C, x64):
     np.testing.assert_allclose(
         state.dual.grad + state.dual.compensation, LABELS - coef @ K, rtol=0, atol=1e-12
     )
-    assert np.any(inside[:-1] & ~inside[1:]) and np.any(
-        inside[1:] & ~inside[:-1]
-    )  # some joined, some left
+    # some joined, some left
+    assert np.any(inside[:-1] & ~inside[1:]) and np.any(inside[1:] & ~inside[:-1])
 
 
 # where it ends

@@ -82,9 +82,8 @@ def test_float32_sums_reach_the_optimum_of_columns_far_from_0():
     for lam in (1e-8, 1e-6, 1e-2):
         run = jaxsvm.fit(jaxsvm.least_squares(lam), dataset(x, y, dtype=np.float32), KEY)
         w, b = np.asarray(run.model.w, float), float(run.model.b)
-        b += np.average(
-            y - x @ w - b, weights=WEIGHT
-        )  # b is rounded to float32, at 1e-6 of 50 or so
+        # b is rounded to float32, at 1e-6 of 50 or so
+        b += np.average(y - x @ w - b, weights=WEIGHT)
         best = primal(*peer(lam, "free", x, y), lam, "free", x, y)
         assert primal(w, b, lam, "free", x, y) <= best * (1 + 1e-6)
 

@@ -413,9 +413,8 @@ def test_random_budget_perceptron_given_the_points_that_went(x64):
             f.append(row[None], label)
             now = numbers(points[t])
             out = [place for place, number in enumerate(held) if number not in now]
-            assert (
-                len(out) == (len(held) == BUDGET) and t in now
-            )  # one of the old ones, never the newcomer
+            # one of the old ones, never the newcomer
+            assert len(out) == (len(held) == BUDGET) and t in now
             held.append(t)
             for place in out:
                 f.drop(place)
@@ -697,9 +696,8 @@ def test_bpas_makes_the_least_change_for_any_kernel(x64):
             kernel(NEW, np.delete(x, r, 0)) @ np.delete(beta, r)
             + best[r].x * kernel(NEW, row)[:, 0]
         )
-        np.testing.assert_allclose(
-            values[t], expected, rtol=0, atol=1e-5
-        )  # a search sees 1e-8 of the change, its root of x
+        # a search sees 1e-8 of the change, its root of x
+        np.testing.assert_allclose(values[t], expected, rtol=0, atol=1e-5)
         met += 1
     assert met > 20 and np.all(np.ptp(diag) > 1)
 
@@ -981,9 +979,8 @@ def test_rows_of_a_batch_come_in_turn(name, x64):
     fogd are never so far apart."""
     solver, x = METHODS[name](BUDGET), far(N)
     ones, info, _ = run(solver, batches(x))
-    threes, batched, _ = run(
-        solver, batches(x, weight=3.0, b=3)
-    )  # a step takes the mean of its rows
+    # a step takes the mean of its rows
+    threes, batched, _ = run(solver, batches(x, weight=3.0, b=3))
     one, three = solver.model(at(ones, -1)), solver.model(at(threes, -1))
     np.testing.assert_allclose(three.x, one.x, rtol=0, atol=0)
     np.testing.assert_allclose(three.coef, one.coef, rtol=0, atol=1e-14)

@@ -20,11 +20,8 @@ from jaxsvm.engines.online_learning import OnlineState
 from jaxsvm.models import Linear
 from jaxsvm.spaces.running_mean import MeanState
 
-N, D, T = (
-    24,
-    3,
-    72,
-)  # three passes a run; everything has these shapes, so that programs are compiled once
+# three passes a run; everything has these shapes, so that programs are compiled once
+N, D, T = (24, 3, 72)
 # float64: 72 steps of rounding (1e-16 each) on iterates of size 1, with room for cancellation
 TOL = 1e-12
 TOL32 = 3e-5  # float32: 72 steps of 6e-8 each
@@ -375,9 +372,8 @@ def test_kernel_pegasos_counts_and_decisions(rows, x64):
     assert 0.2 < hits.mean() < 0.95  # both kinds of decision occur
     close(got.w, coefs)
     counts = got.inner * Y * rows.shape[1]
-    np.testing.assert_allclose(
-        counts, np.round(counts), atol=1e-12
-    )  # k N_i / k: whole up to the rounding of 1/k
+    # k N_i / k: whole up to the rounding of 1/k
+    np.testing.assert_allclose(counts, np.round(counts), atol=1e-12)
     assert round(counts[-1].sum()) == round(hits.sum() * rows.shape[1])
 
 
@@ -706,9 +702,8 @@ def _solvers(lam, radius):
     """name -> (solver, rows, tolerance of |w - mu/lam| lam / R at T steps under strong
     regularisation)."""
     c = 1 / (lam * N)
-    log = (
-        1 + np.log(T)
-    ) / T  # Bottou's shrink after the addition: sum_t 1/t^2-like terms over T, see 1.3
+    # Bottou's shrink after the addition: sum_t 1/t^2-like terms over T, see 1.3
+    log = (1 + np.log(T)) / T
     free = 4 / np.sqrt(T)  # noise of an average of T steps
     rows = PASSES[:, None]
     return {
@@ -741,13 +736,11 @@ def test_u2_strong_regularisation_has_a_closed_form(name, x64):
     assert excess >= -1e-14
     if tol is None:
         assert hinge_primal(w, X, Y, 0.0) - (1 - mu @ mu / lam) <= 3 * radius * R / np.sqrt(T)
-        return close(
-            w / np.linalg.norm(w), mu / np.linalg.norm(mu), 0.2
-        )  # the mean points at mu; measured 0.1
+        # the mean points at mu; measured 0.1
+        return close(w / np.linalg.norm(w), mu / np.linalg.norm(mu), 0.2)
     assert np.linalg.norm(w - mu / lam) <= tol * R / lam
-    assert excess == pytest.approx(
-        lam / 2 * ((w - mu / lam) ** 2).sum(), abs=1e-14
-    )  # all margins are below 1: P is a parabola
+    # all margins are below 1: P is a parabola
+    assert excess == pytest.approx(lam / 2 * ((w - mu / lam) ** 2).sum(), abs=1e-14)
 
 
 EXTRA = {

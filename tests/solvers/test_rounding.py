@@ -116,9 +116,8 @@ def test_a_lower_bound_of_unbalanced_coefficients_is_below_the_optimum():
                 "free",
             )
             found = jaxsvm.certificate(model, data, lam)
-            assert (
-                found.dual <= lam / 2 * (1 + 1e-6) <= found.primal * (1 + 1e-6)
-            )  # w = 1, b = -1e6
+            # w = 1, b = -1e6
+            assert found.dual <= lam / 2 * (1 + 1e-6) <= found.primal * (1 + 1e-6)
             assert found.primal - found.gap == pytest.approx(found.dual)
 
 

@@ -89,9 +89,8 @@ def by_hand(gram, y, weight, nu, bias, index, normalise=True):
     p, drawn = np.zeros(n), np.zeros(n)
     for t, rows in enumerate(index, 1):
         ground = margin + b * y
-        assert np.all(ground[rows] <= level + 1e-10) and np.all(
-            weight[rows] > 0
-        )  # under water, or at its edge
+        # under water, or at its edge
+        assert np.all(ground[rows] <= level + 1e-10) and np.all(weight[rows] > 0)
         if bias == "free":
             half = len(rows) // 2
             assert np.all(y[rows[:half]] == 1) and np.all(y[rows[half:]] == -1)
@@ -333,9 +332,8 @@ def test_with_every_row_under_water_the_optimum_is_known(x64):
     run = jaxsvm.fit(make(nu), dataset(), KEY, steps=3000, every=N)
     level = nu / float(jaxsvm.risk_on(dataset())(run.model))
     assert 0 <= 1 - level / (size + nu) <= float(run.info.residual[-1]) + 1e-12 <= 0.02
-    assert run.info.residual[-1] == pytest.approx(
-        1 - level / (size + nu), rel=1e-6
-    )  # all p are 1/n: the bound is f*
+    # all p are 1/n: the bound is f*
+    assert run.info.residual[-1] == pytest.approx(1 - level / (size + nu), rel=1e-6)
     np.testing.assert_allclose(run.state.solver.p, 1 / N, rtol=1e-12)
     coef = np.asarray(run.model.coef)
     cosine = coef @ K @ Y / np.sqrt((coef @ K @ coef) * (Y @ K @ Y))
@@ -463,9 +461,8 @@ def test_batches_of_draws(bias):
         steps=30,
         sampler=samplers.epochs(8),
     )
-    np.testing.assert_allclose(
-        other.model.coef, run.model.coef, rtol=1e-5, atol=1e-6
-    )  # the same draws in another program
+    # the same draws in another program
+    np.testing.assert_allclose(other.model.coef, run.model.coef, rtol=1e-5, atol=1e-6)
 
 
 def products(jaxpr, met):
@@ -486,9 +483,8 @@ def products(jaxpr, met):
 def test_the_rows_of_sixteen_runs_are_one_product(bias):
     """And the sixteen runs are those made one by one."""
     nus, data = jnp.linspace(0.02, 0.5, 16), dataset(dtype=np.float32)
-    x = (
-        np.random.default_rng(3).normal(size=(N, 5)).astype("f")
-    )  # five columns: no other product has them
+    # five columns: no other product has them
+    x = np.random.default_rng(3).normal(size=(N, 5)).astype("f")
     wide = jaxsvm.dataset(x, Y)._replace(index=jnp.zeros(1, jnp.int32))
     solver = lambda nu: make(nu, bias=bias, bound_every=0)
 
@@ -505,9 +501,8 @@ def test_the_rows_of_sixteen_runs_are_one_product(bias):
         if sum(5 in shape for shape in pair) == 2
     ]
     small = [pair for pair in met if {np.prod(shape) for shape in pair} == {5 * N, 5 * rows}]
-    assert len(small) == 1, (
-        met
-    )  # all else with columns is the bound, under a condition that all runs share
+    # all else with columns is the bound, under a condition that all runs share
+    assert len(small) == 1, met
 
     run = lambda nu: jaxsvm.fit(solver(nu), data, KEY, steps=40, every=40)
     swept = jax.jit(jax.vmap(run))(nus)
@@ -527,9 +522,8 @@ def test_a_long_run_in_float32_does_not_drift():
     f = run.state.solver.s.f
     coef = np.asarray(f.coef, np.float64)
     gram = gaussian(X.astype("f").astype(float), X.astype("f").astype(float))
-    np.testing.assert_allclose(
-        f.response + f.compensation, gram @ coef, atol=3e-6
-    )  # of values up to 1, kernel values to 1e-7
+    # of values up to 1, kernel values to 1e-7
+    np.testing.assert_allclose(f.response + f.compensation, gram @ coef, atol=3e-6)
     assert coef @ gram @ coef <= 1 + 3e-6
 
 
@@ -631,9 +625,8 @@ def test_bad_rows():
     only = data._replace(weight=jnp.asarray(Y > 0, jnp.float32))  # one class has weight
     with pytest.raises(ValueError, match="needs rows of both classes"):
         jaxsvm.fit(make(bias="free"), only, KEY, steps=1)
-    assert jaxsvm.fit(
-        make(), one, KEY, steps=N
-    ).finite  # without a bias it is a problem like any other
+    # without a bias it is a problem like any other
+    assert jaxsvm.fit(make(), one, KEY, steps=N).finite
     for kernel, shown in (
         (lambda x, z: -jnp.ones((x.shape[0], z.shape[0]), jnp.float32), "-1 to -1"),
         (lambda x, z: jnp.zeros((x.shape[0], z.shape[0]), jnp.float32), "0 to 0"),

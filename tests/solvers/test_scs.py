@@ -346,9 +346,8 @@ def test_stops_on_the_norm_of_the_direction(dtype, x64):
     run = jaxsvm.fit(make(0.1), data, KEY, steps=500, every=1, tol=1e-3)
     residual = np.asarray(run.info.residual)
     assert run.converged and 10 < len(residual) < 200 and residual[-1] <= 1e-3 < residual[:-1].min()
-    assert np.all(np.isinf(residual[:9])) and np.all(
-        np.isfinite(residual[9:])
-    )  # 4 rows, 8, ..., 40 at the tenth step
+    # 4 rows, 8, ..., 40 at the tenth step
+    assert np.all(np.isinf(residual[:9])) and np.all(np.isfinite(residual[9:]))
     assert not jaxsvm.fit(make(0.1), data, KEY, steps=9, every=1, tol=1e30).converged
     on = jaxsvm.fit(make(0.1), data, state=run.state, steps=300, every=100)
     assert on.finite and np.all(np.isfinite(on.info.residual)) and "stopped after" in on.status

@@ -81,10 +81,8 @@ def by_hand(x, y, weight, nu, horizon, rows, columns):
 @pytest.mark.parametrize("nu", [0.0, NU, 100.0])
 def test_the_run_of_the_paper(nu, weight, x64):
     x, y = X.copy(), Y.copy()
-    x[weight == 0], y[weight == 0] = (
-        50 * X[weight == 0],
-        -Y[weight == 0],
-    )  # wild rows that do not count
+    # wild rows that do not count
+    x[weight == 0], y[weight == 0] = (50 * X[weight == 0], -Y[weight == 0])
     states, info, columns = trace(jaxsvm.simba(nu, horizon=200.0), dataset(x, y, weight), 80)
     assert len(np.unique(info.index)) > 10 and len(np.unique(columns)) >= 3
     wrong = []
@@ -141,9 +139,8 @@ def test_the_slack_is_that_of_the_linear_program(kind, x64):
             made = linprog(
                 -weight * q, A_ub=weight[None], b_ub=[budget], bounds=(0, 2), method="highs"
             )
-            assert weight * q @ xi == pytest.approx(
-                -made.fun, abs=1e-7
-            )  # the program's own tolerance
+            # the program's own tolerance
+            assert weight * q @ xi == pytest.approx(-made.fun, abs=1e-7)
             np.testing.assert_allclose(
                 np.where(weight > 0, xi, 0), greedy(q, weight, budget), rtol=1e-9, atol=1e-10
             )
@@ -173,9 +170,8 @@ def test_the_optimum_is_reached(lam, x64):
         w = np.asarray(run.state.solver.mean)
         level = by_sorting(Y * (X @ w) / np.linalg.norm(w), N * nu, np.ones(N))
         assert -1e-9 <= 1 - level / best <= room
-        np.testing.assert_allclose(
-            run.model.w, w / np.linalg.norm(w) / level, rtol=1e-9
-        )  # of margin 1
+        # of margin 1
+        np.testing.assert_allclose(run.model.w, w / np.linalg.norm(w) / level, rtol=1e-9)
         assert 0.5 < np.linalg.norm(w) <= 1 + 1e-12 and 2 * reach > nu
 
 

@@ -136,10 +136,8 @@ def test_the_run_by_hand(name, weights, weight, x64):
     of roundings."""
     gram, share, steps = GRAMS[name], weight / weight.sum(), 60 if name == "rbf" else 8
     x, y = X.copy(), Y.copy()
-    x[weight == 0], y[weight == 0] = (
-        3 * X[weight == 0],
-        -Y[weight == 0],
-    )  # wild rows that do not count
+    # wild rows that do not count
+    x[weight == 0], y[weight == 0] = (3 * X[weight == 0], -Y[weight == 0])
     states, info = trace(
         jaxsvm.wolfe(LAM, KERNELS[name], weights=weights), dataset(x, y, weight), steps
     )

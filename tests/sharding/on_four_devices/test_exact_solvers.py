@@ -85,9 +85,8 @@ def test_solutions_are_those_of_one_device(pair, compiled, name):
 
     program, table = compiled(case.solver, four)
     text = program.as_text()
-    assert (
-        f"f32[{N},{COLUMNS}]" not in text and f"f32[{COLUMNS},{N}]" not in text
-    )  # all rows on one device
+    # all rows on one device
+    assert f"f32[{N},{COLUMNS}]" not in text and f"f32[{COLUMNS},{N}]" not in text
     assert not any("collective-permute" in kinds for depth, kinds in table.items() if depth > 0), (
         table
     )
@@ -100,9 +99,8 @@ def test_cocoa_sends_four_times_a_round(pair, compiled):
     table = compiled(jaxsvm.cocoa(0.1, blocks=4), pair(4096)[1])[1]
     many, numbers = table[1]["all-reduce"]
     assert many <= 4 and numbers <= COLUMNS + 16
-    assert all(
-        kinds == {"all-reduce": (1, 1)} for depth, kinds in table.items() if depth > 1
-    )  # a loop that asks who goes on
+    # a loop that asks who goes on
+    assert all(kinds == {"all-reduce": (1, 1)} for depth, kinds in table.items() if depth > 1)
 
 
 @pytest.mark.parametrize("n", [1024, 400])
@@ -123,9 +121,8 @@ def test_draws_over_shards_are_those_of_one_device(mesh, n):
     assert (ends[found] >= target - 1e-3).all() and (
         ends[found] - share[found] <= target + 1e-3
     ).all()
-    assert (
-        found == np.searchsorted(ends, target, side="right")
-    ).mean() > 0.99  # others lie within rounding of a step
+    # others lie within rounding of a step
+    assert (found == np.searchsorted(ends, target, side="right")).mean() > 0.99
     kinds = {kind for kinds in collectives.by_depth(program.as_text()).values() for kind in kinds}
     assert kinds == {"all-reduce"}
 

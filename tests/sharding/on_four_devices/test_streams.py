@@ -13,9 +13,8 @@ from conftest import COLUMNS, binary_rows, normal_rows
 import jaxsvm
 from jaxsvm import features, kernels, models
 
-streams = importlib.import_module(
-    "jaxsvm.loops.streaming"
-)  # the package has a function of this name
+# the package has a function of this name
+streams = importlib.import_module("jaxsvm.loops.streaming")
 
 KEY = jax.random.key(0)
 X, Y = normal_rows(1000)
@@ -70,9 +69,8 @@ def test_sparse_rows_and_features_of_each_step(mesh, monkeypatch, name):
     x, solver = scipy.sparse.csr_matrix(binary_rows(1000)[0]), SOLVERS[name]
     one = jaxsvm.stream(solver, chunks(x=x), KEY, batch_size=16)
     four = jaxsvm.stream(solver, chunks(x=x), KEY, batch_size=16, mesh=mesh)
-    assert (
-        relative(four.model(x.toarray()), one.model(x.toarray())) <= 5e-6
-    )  # sums of sparse rows in another order
+    # sums of sparse rows in another order
+    assert relative(four.model(x.toarray()), one.model(x.toarray())) <= 5e-6
 
 
 def test_a_step_sends_its_gradient_alone(mesh, monkeypatch):
