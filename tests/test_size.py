@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MOST = {"jaxsvm": 19_960, "tests": 36_240}
+MOST = {"jaxsvm": 18_190, "tests": 35_330}
 
 
 def lines_of_code(text: str) -> int:
