@@ -271,7 +271,11 @@ def _admitted(field: dataclasses.Field, hint: tuple, value: Any) -> Any:
     if "range" in field.metadata:
         least, most, _ = field.metadata["range"]
         if int in hint:
-            return integer(name, value, least, MOST_COUNT if most == np.inf else most)
+            highest, note = (
+                MOST_COUNT if most == np.inf else most,
+                ", or None" * (type(None) in hint),
+            )
+            return integer(name, value, least, highest, note)
         _check_range(name, value, *field.metadata["range"])
     words = [typing.get_args(h) for h in hint if typing.get_origin(h) is typing.Literal]
     choices = sum(words, ())

@@ -161,7 +161,7 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
         )
     if columns is not None and value.shape[-1] != columns:
         raise ValueError(
-            f"{name} must have {columns} columns, as the training rows had, got "
+            f"{name} must have {columns} columns, as many as it was made for, got "
             f"shape {tuple(value.shape)}"
         )
     if isinstance(value, np.ndarray):

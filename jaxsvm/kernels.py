@@ -142,6 +142,62 @@ class Kernel(Node):
         """The kernels among the fields."""
         return [value for value in vars(self).values() if isinstance(value, Kernel)]
 
+    def validate(self, data: Batch) -> None:
+        """Raise ValueError for rows that a part cannot read, or on which the whole is no kernel."""
+        parts = [part for part in nodes_in(self) if isinstance(part, Kernel)]
+        for part in parts:
+            part.check_rows(data)
+        users = [part for part in parts if isinstance(part, custom)]
+        if users and not holds_precomputed(self) and has_values(self) and not in_transformation():
+            self.check_values(data, any(part.diag_fn is not None for part in users))
+
+    def check_rows(self, data: Batch) -> None:
+        """Raise ValueError for rows that it cannot read, whatever it is a part of."""
+
+    def check_values(self, data: Batch, has_diag: bool) -> None:
+        """Check values of a user's functions at eight of the rows, and those of `diag_fn`.
+
+        Raises:
+            ValueError: a value that is not finite, not symmetric, k(x, x) < 0, another one than
+                that of `diag_fn`; with the rows and the values.
+        """
+        live = np.flatnonzero(np.asarray(data.weight) > 0)
+        if not live.size:
+            return
+        rows = live[np.linspace(0, len(live) - 1, min(8, len(live))).astype(int)]
+        x = on_host(data.x)
+        x = data.x[rows] if x is None else x[rows]
+        values = np.asarray(self(x, x), float)
+        size, diag = np.abs(values).max(), np.diagonal(values)
+        given = np.asarray(self.diag(x), float) if has_diag else diag
+        rounding = 10 * float(jnp.finfo(accum_dtype(data.x)).eps) ** 0.5 * size
+        if not np.isfinite(values).all():
+            i, j = np.argwhere(~np.isfinite(values))[0]
+            raise ValueError(
+                f"the kernel must give finite numbers, got {values[i, j]} for rows {rows[i]} and "
+                f"{rows[j]}: mend the function of kernels.custom, or scale the rows"
+            )
+        if diag.min() < -rounding:
+            i = np.argmin(diag)
+            raise ValueError(
+                f"the kernel must be positive semi-definite, got k(x, x) = {diag[i]:g} for row "
+                f"{rows[i]}: mend the function of kernels.custom"
+            )
+        if not np.abs(diag - given).max() <= 0.1 * size:
+            i = np.argmax(np.abs(diag - given))
+            raise ValueError(
+                f"diag_fn of kernels.custom must give k(x, x), got {given[i]:g} where k(x, x) = "
+                f"{diag[i]:g} for row {rows[i]}: mend it, or leave it out"
+            )
+        asymmetry = np.abs(values - values.T)
+        if asymmetry.max() > rounding:
+            i, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
+            raise ValueError(
+                f"the kernel must be symmetric, got k(x, z) = {values[i, j]:g} and k(z, x) = "
+                f"{values[j, i]:g} for rows {rows[i]} and {rows[j]}: mend the function of "
+                "kernels.custom, or take (k(x, z) + k(z, x).T) / 2"
+            )
+
     def block(self, x: Any, z: Any) -> Array:
         """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m), of rows that were checked."""
         raise NotImplementedError
@@ -535,7 +591,7 @@ class cosine(_OfProducts):
 class _OfHistograms(Kernel):
     """A kernel of rows of numbers of at least 0."""
 
-    def validate(self, data: Batch) -> None:
+    def check_rows(self, data: Batch) -> None:
         """Raise ValueError for a row of positive weight that holds a negative number."""
         rows = data.x.materialize().value if isinstance(data.x, SparseRows) else data.x
         x, live = on_host(rows), on_host(data.weight)
@@ -673,7 +729,7 @@ class precomputed(Kernel):
     def gram(self, x: Array, index: Array) -> Array:
         return x[index][:, index].astype(accum_dtype(x))
 
-    def validate(self, data: Batch) -> None:
+    def check_rows(self, data: Batch) -> None:
         """Check on the host, block by block, that the matrix is symmetric.
 
         Raises:
@@ -750,50 +806,6 @@ class custom(Kernel):
         with calling(name, fn, form, *rows):
             return fn(*rows) if self.params is None else fn(*rows, self.params)
 
-    def validate(self, data: Batch) -> None:
-        """Check the functions at eight of the rows.
-
-        Raises:
-            ValueError: a value that is not finite, not symmetric, k(x, x) < 0, another one than
-                that of `diag_fn`; with the rows and the values.
-        """
-        if not has_values(self) or in_transformation():
-            return
-        live = np.flatnonzero(np.asarray(data.weight) > 0)
-        rows = live[np.linspace(0, len(live) - 1, min(8, len(live))).astype(int)]
-        x = on_host(data.x)
-        x = data.x[rows] if x is None else x[rows]
-        values = np.asarray(self(x, x), float)
-        size, diag = np.abs(values).max(), np.diagonal(values)
-        given = diag if self.diag_fn is None else np.asarray(self.diag(x), float)
-        rounding = 10 * float(jnp.finfo(accum_dtype(data.x)).eps) ** 0.5 * size
-        if not np.isfinite(values).all():
-            i, j = np.argwhere(~np.isfinite(values))[0]
-            raise ValueError(
-                f"the kernel must give finite numbers, got {values[i, j]} for rows {rows[i]} and "
-                f"{rows[j]}: mend the function of kernels.custom, or scale the rows"
-            )
-        if diag.min() < -rounding:
-            i = np.argmin(diag)
-            raise ValueError(
-                f"the kernel must be positive semi-definite, got k(x, x) = {diag[i]:g} for row "
-                f"{rows[i]}: mend the function of kernels.custom"
-            )
-        if not np.abs(diag - given).max() <= 0.1 * size:
-            i = np.argmax(np.abs(diag - given))
-            raise ValueError(
-                f"diag_fn of kernels.custom must give k(x, x), got {given[i]:g} where k(x, x) = "
-                f"{diag[i]:g} for row {rows[i]}: mend it, or leave it out"
-            )
-        asymmetry = np.abs(values - values.T)
-        if asymmetry.max() > rounding:
-            i, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
-            raise ValueError(
-                f"the kernel must be symmetric, got k(x, z) = {values[i, j]:g} and k(z, x) = "
-                f"{values[j, i]:g} for rows {rows[i]} and {rows[j]}: mend the function of "
-                "kernels.custom, or take (k(x, z) + k(z, x).T) / 2"
-            )
-
 
 def _takes(name: str, fn: Callable, arguments: str) -> None:
     """Raise for NumPy functions, which JAX cannot trace, and for functions of other arguments."""
@@ -805,9 +817,11 @@ def _takes(name: str, fn: Callable, arguments: str) -> None:
             f"{name} must be a function of {arguments} made of JAX operations, got {shown(fn)}{how}"
         )
     try:
-        inspect.signature(fn).bind(*arguments.split(","))
-    except ValueError:  # no signature is available
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # none is available
         return
+    try:
+        signature.bind(*arguments.split(","))
     except TypeError as error:
         raise TypeError(
             f"{name} must be a function of {arguments}, got {shown(fn)}: {error}"

@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from . import printing
-from ._node import Node, register
+from ._node import Node, nodes_of, register
 from .checks import calling, has_values, is_numeric, row_numbers, shown
 from .flags import despite_flags
 
@@ -232,16 +232,6 @@ class Sampler(Node):
         """The state after a chunk, by the rows (T, r) of its steps and their progress."""
         return state
 
-    def check_drawn(self, state: State, step: int, count: Any, n: int) -> None:
-        """Raise ValueError for drawn rows that do not exist, in steps whose loss is no number."""
-        index = np.zeros(0) if self.full_batch else np.asarray(self.draw(state, step, count))
-        wrong = index[(index < -1) | (index >= n)]
-        if wrong.size:
-            raise ValueError(
-                f"the sampler drew row {wrong[0]}, expected row numbers from 0 to {n - 1}, or -1 "
-                "for padding: mend its function draw"
-            )
-
 
 class Solver(Node):
     """A training method as a node with three pure functions; `update` is a scan body.
@@ -308,6 +298,12 @@ class Solver(Node):
         """Whether it has a layout of its own."""
         return type(self).layout is not Solver.layout
 
+    def validate(self, data: Batch) -> None:
+        """As of `Node`; the sampler of a run is asked by the loop, as it may be another one."""
+        for part in nodes_of(vars(self)):
+            if not isinstance(part, Sampler):
+                part.validate(data)
+
     def row_entries(self, data: Batch) -> list[bool]:
         """For each leaf of the state, whether its size depends on the number of rows."""
         n, init = data.y.shape[0], functools.partial(self.init, jax.random.key(0))
@@ -368,6 +364,12 @@ class Wrapper(Solver):
 
     def model(self, state: State, data: Batch | None = None) -> Model:
         return self.inner.model(state, data)
+
+    def validate(self, data: Batch) -> None:
+        self.inner.validate(data)
+
+    def refuse_open(self, x: Any) -> None:
+        self.inner.refuse_open(x)
 
     def prepare(self, data: Batch) -> Batch:
         return self.inner.prepare(data)

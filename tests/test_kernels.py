@@ -502,6 +502,19 @@ def test_a_function_of_wrong_values_is_no_kernel(name):
     assert jaxsvm.fit(jaxsvm.decomposition(1.0, right), data, jax.random.key(0)).converged
 
 
+def test_parts_that_are_no_kernels_alone_may_be_one_together():
+    """0.9 <x, z>, of a part that is negative; as part of a sum it is not looked at alone."""
+    data = jaxsvm.dataset(3 * RNG.normal(size=(20, 2)), np.where(np.arange(20) % 2, 1, -1))
+    minus = kernels.custom(lambda x, z: -0.1 * x @ z.T)
+    fit = lambda kernel: jaxsvm.fit(jaxsvm.decomposition(1.0, kernel), data, jax.random.key(0))
+    np.testing.assert_allclose(
+        fit(kernels.linear() + minus).model(data.x), fit(0.9 * kernels.linear()).model(data.x),
+        atol=1e-2,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"semi-definite, got k\(x, x\) = -"):
+        fit(kernels.linear() + 20 * minus)
+
+
 def test_rows_of_weight_0_and_kernels_of_other_rows_are_not_compared():
     # not symmetric with a row beyond 5
     first = lambda x, z: x @ z.T + jnp.where(x[:, :1] > 5, 3, 0)

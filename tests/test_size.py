@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MOST = {"jaxsvm": 18_190, "tests": 35_330}
+MOST = {"jaxsvm": 18_210, "tests": 35_360}
 
 
 def lines_of_code(text: str) -> int:

@@ -169,7 +169,7 @@ class coordinate(CoordinateSolver):
         C: (), weight of one row's loss relative to |w|^2 / 2, > 0.
         space: the function space of f.
         start: (n,) initial dual variables alpha; None: zeros.
-        sampler: the default sampler; None: `epochs(1)`.
+        sampler: the default sampler.
 
     Returns:
         A solver, stopped by the residual of its last complete pass.

@@ -67,7 +67,7 @@ class Search(NamedTuple):
     falls: Array  # () the same by a fall
     scale: Array  # () largest gain of the first pass
     goal: Array  # () gain at which the rows of a list are solved
-    loss: Array  # () sum of losses at the last look, or what `gap` of the problem gives instead
+    loss: Any  # () sum of losses at the last look, or what `gap` of the problem gives instead
     residual: Array  # () at the last look; inf before
     best: Array  # () residual at the last look that made it fall by a tenth
     idle: Array  # () int32, looks since then at a goal near rounding

@@ -54,7 +54,8 @@ def nearest_point(
         h = jnp.where(equal, (lead > 0).astype(gram.dtype), inner)
         h = jnp.where(live[0], jnp.where(live[1], h, 1), 0)
         return jnp.stack([h, 1 - h])
-    scale = jnp.max(jnp.where(live, jnp.diagonal(gram), 0))
+    # a constant of the search, whose loop has no reverse mode
+    scale = lax.stop_gradient(jnp.max(jnp.where(live, jnp.diagonal(gram), 0)))
     # keeps the system regular for equal vectors
     least_square = 4 * jnp.finfo(gram.dtype).eps * jnp.where(scale > 0, scale, 1)
 

@@ -48,7 +48,7 @@ def make_solver(stop: str, bias: str) -> Callable:
 
     Args:
         stop: the definition of the residual: "kkt" or "gap" as of `decomposition`, or "margin" for
-            the units of `nu_svc`, "violation" for the other nu problems.
+            the units of `nu_svc`, "violation" and "offset" for the other nu problems.
         bias: "free", "none", or "parts" for the problems of `nu_qp`.
 
     Returns:

@@ -375,6 +375,17 @@ def draw_rows(
     return jnp.where(exists, index, -1), jnp.all(exists | ~is_step)
 
 
+def check_drawn(sampler: Sampler, state: State, step: int, count: Any, n: int) -> None:
+    """Raise ValueError for drawn rows that do not exist, in steps whose loss is no number."""
+    index = np.zeros(0) if sampler.full_batch else np.asarray(sampler.draw(state, step, count))
+    wrong = index[(index < -1) | (index >= n)]
+    if wrong.size:
+        raise ValueError(
+            f"the sampler drew row {wrong[0]}, expected row numbers from 0 to {n - 1}, or -1 for "
+            "padding: mend its function draw"
+        )
+
+
 def scan_chunks(
     inputs: Inputs, run: RunState, limit: Any, length: Lengths, stops: bool
 ) -> tuple[RunState, Curve]:
@@ -432,7 +443,7 @@ def run_on_host(
                 if waits or took > 1e-3:  # seconds; shorter chunks are sent one after the other
                     pair, took = jax.block_until_ready(pair), time.monotonic() - began
                     if np.isnan(pair[1].loss):
-                        inputs.sampler.check_drawn(run.sampler, step, count, n)
+                        check_drawn(inputs.sampler, run.sampler, step, count, n)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
                     run, step = pair[0], step + int(count)
                     rows.append(pair[1])

@@ -1178,11 +1178,11 @@ def test_values_with_known_norms_are_those_of_a_call(kernel, x64):
             lambda: make(budget.remove(), kernel=2 * kernels.precomputed()),
         ),
         (
-            "partners must be a whole number of at least 1, got 0",
+            "partners must be a whole number of at least 1, or None, got 0",
             lambda: make(budget.merge(partners=0)),
         ),
         (
-            "partners must be a whole number of at least 1, got True",
+            "partners must be a whole number of at least 1, or None, got True",
             lambda: make(budget.merge(partners=True)),
         ),
         (

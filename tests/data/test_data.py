@@ -675,7 +675,7 @@ def test_maps_of_columns_take_matrices(fitted):
     ):
         with pytest.raises((TypeError, ValueError), match="^x (must|has no rows)"):
             fitted(wrong)
-    with pytest.raises(ValueError, match="x must have 2 columns, as the training rows had"):
+    with pytest.raises(ValueError, match="x must have 2 columns, as many as it was made for"):
         fitted(x)(np.ones((3, 1)))
 
 

@@ -97,6 +97,18 @@ def test_the_shortest_of_two_has_derivatives(x64):
     assert float(jax.grad(at_once)(1.0)) == 0
 
 
+def test_the_shortest_of_three_has_derivatives(x64):
+    """In reverse, too, against differences."""
+    vectors = jnp.array([[1.0, 0.3, 0.2], [-0.4, 1.5, 0.1], [0.2, -0.3, 1.0]])
+    scaled = lambda s: vectors * jnp.array([[s], [1.0], [1.0]])
+    weight = lambda s: nearest_point(scaled(s) @ scaled(s).T, jnp.ones(3, bool))
+    first = lambda s: weight(s)[0]
+    difference = (first(0.9 + 1e-6) - first(0.9 - 1e-6)) / 2e-6
+    assert np.all(weight(0.9) > 0.01) and abs(difference) > 0.1
+    np.testing.assert_allclose(jax.grad(first)(0.9), difference, rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(first, (0.9,), (1.0,))[1], difference, rtol=1e-6)
+
+
 def by_program(vectors):
     """The shortest vector of a hull by nonnegative least squares: min |[V' ; big 1'] w - [0 ;
     big]|, scaled to sum 1."""

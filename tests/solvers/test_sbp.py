@@ -604,7 +604,7 @@ def test_bad_choices():
             fit(bias=bias)
     for look in (-1, True, "often"):
         with pytest.raises(
-            ValueError, match="bound_every must be a whole number of at least 0, got"
+            ValueError, match="bound_every must be a whole number of at least 0, or None, got"
         ):
             fit(bound_every=look)
     with pytest.raises((TypeError, ValueError), match="kernel"):

@@ -274,6 +274,33 @@ def test_wrappers_keep_every_field_of_a_solver():
             assert (found(1) == kept(1)) if callable(kept) else (found == kept), (wrapped, name)
 
 
+@jaxsvm.node
+class by_nu(jaxsvm.Wrapper):
+    """A solver whose inner one is made of its fields."""
+
+    nu: float
+    inner = property(lambda self: jaxsvm.sbp(self.nu, jaxsvm.kernels.linear()))
+
+
+def test_rows_are_shown_to_an_inner_solver_that_is_no_field():
+    with pytest.raises(ValueError, match="must not be negative nor 0 for all rows"):
+        jaxsvm.fit(
+            by_nu(0.3), jaxsvm.dataset(np.zeros((4, 2)), [1, -1, 1, -1]), jax.random.key(0), steps=1
+        )
+
+
+def test_a_sampler_that_another_one_replaces_is_not_asked():
+    data = jaxsvm.dataset(np.eye(3), [1.0, 1.0, 1.0], task="regression")
+    solver = jaxsvm.gradient(
+        jaxsvm.losses.squared, optax.sgd(0.1), sampler=jaxsvm.samplers.pairs(2)
+    )
+    assert jaxsvm.fit(
+        solver, data, jax.random.key(0), steps=2, sampler=jaxsvm.samplers.uniform(1)
+    ).finite
+    with pytest.raises(ValueError, match="different grades"):
+        jaxsvm.fit(solver, data, jax.random.key(0), steps=2)
+
+
 WRAPPED = {
     "averaged": lambda inner: jaxsvm.averaged(inner, start=2),
     "on_features": lambda inner: jaxsvm.on_features(jnp.tanh, inner),

@@ -94,6 +94,7 @@ class interior_point(LinearDualSolver):
     usual_tol = 1e-6
 
     def validate(self, data: Batch) -> None:
+        super().validate(data)
         is_known = not is_traced(data.y, data.weight)
         if self.bias != "free" or not self.loss.labels or not is_known:
             return

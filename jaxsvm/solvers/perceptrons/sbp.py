@@ -92,9 +92,9 @@ class sbp(SpaceSolver):
         above 0.
 
     Raises:
-        ValueError: nu not a single number of at least 0, another bias, bound_every not an integer;
-            from `fit` if k(x, x) is negative or 0 everywhere, and with bias="free" if there is one
-            class only (no finite level).
+        ValueError: nu not a single number of at least 0, another bias, bound_every not an integer
+            of at least 0; from `fit` if k(x, x) is negative or 0 everywhere, and with bias="free"
+            if there is one class only (no finite level).
 
     Differs from the paper: Newton's method finds the level from the previous one, without a sort or
         a partition. Responses are compensated sums, and |w|^2 is recomputed from them every 64
@@ -221,7 +221,6 @@ class sbp(SpaceSolver):
         scale, b = (jnp.where(fill.level > 0, a / fill.level, a) for a in (scale, fill.bias))
         return dataclasses.replace(mean, coef=scale * f.coef, b=b)
 
-    # of all rows, with y and weights of the dtype of the coefficients
     def water_filling(
         self, margin: Array, rows: Batch, start: tuple[Array, Array, Array] | None = None
     ) -> WaterFill:

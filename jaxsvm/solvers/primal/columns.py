@@ -122,7 +122,7 @@ def listed(mask: Array) -> tuple[Array, Array]:
     return places.astype(jnp.int32), jnp.sum(mask, dtype=jnp.int32)
 
 
-def by_columns(x: Rows, constant: bool) -> Columns:
+def by_columns(x: Rows | Columns, constant: bool) -> Columns:
     """The columns of rows; packed where the rows are sparse and can be packed."""
     if isinstance(x, Columns):
         return x

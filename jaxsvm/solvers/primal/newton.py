@@ -201,8 +201,9 @@ class newton(AllRowsSolver):
             met, or where rounding leaves no descent.
 
     Returns:
-        A solver on all rows; an update uses all of them. Model `Linear`, with the derivatives of
-        the exact solution (`implicit.linear_solution`). The residual after the update is
+        A solver on all rows; an update uses all of them. Model `Linear`; that of `fit`, and of
+        `model(state, data)`, has the derivatives of the exact solution
+        (`implicit.linear_solution`). The residual after the update is
         |g|^2 / (2 lam P), where P is the objective. That is the duality gap of the slopes at w,
         relative to P. With a free bias it is the gap to second order, where H_wb and H_bb are from
         the column of b in H: (|g_w - H_wb g_b / H_bb|^2 / (2 lam) + g_b^2 / (2 H_bb)) / P. `evals`

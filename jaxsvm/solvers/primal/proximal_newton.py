@@ -408,8 +408,9 @@ class proximal_newton(AllRowsSolver):
             the diagonal on top, and are a step that moves nothing.
 
     Returns:
-        A solver on all rows; an update uses all of them. Model `Linear`, with the derivatives of
-        the exact solution on its support (`implicit.linear_solution`). The residual is the duality
+        A solver on all rows; an update uses all of them. Model `Linear`; that of `fit`, and of
+        `model(state, data)`, has the derivatives of the exact solution on its support
+        (`implicit.linear_solution`). The residual is the duality
         gap relative to the objective, of the slopes or of the slopes scaled to |g| <= l1. In
         float32 rounding keeps it above 1e-6 to 1e-3, the larger C the higher, as a rule;
         `certificate(model, data, lam, loss, l1_ratio=)` works it out in float64. `evals` counts n

@@ -24,7 +24,7 @@ from ...numerics import (
 )
 from ...projections import shorten
 from ...samplers import uniform
-from ...types import Array, Batch, Info, Solver, SparseRows
+from ...types import Array, Batch, Info, Rows, Solver, SparseRows
 
 
 @register("SimbaState")
@@ -149,7 +149,7 @@ class simba(Solver):
         return Linear(w, jnp.zeros((), w.dtype))
 
 
-def _row(x: Array, i: Array) -> Array:
+def _row(x: Rows, i: Array) -> Array:
     row = x[i].astype(accum_dtype(x))
     return dot(jnp.ones(1, row.dtype), row)
 
