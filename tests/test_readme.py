@@ -20,7 +20,7 @@ def blocks(language, document=README):
 
 def run(document, tmp_path, monkeypatch):
     """The names that the snippets of a document leave behind."""
-    monkeypatch.setattr("tempfile.mkdtemp", lambda: str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     names = {}
     for block in blocks("python", document):
