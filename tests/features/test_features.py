@@ -837,7 +837,7 @@ def test_rows_of_another_width_and_precomputed_kernels_are_refused():
         features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=3, features=4),
     )
     for phi in maps:
-        with pytest.raises(ValueError, match="x must have 3 columns, as the training rows"):
+        with pytest.raises(ValueError, match="x must have 3 columns, as many as it was made for"):
             phi(jnp.ones((2, 4)))
     for kernel in (kernels.precomputed(), 2.0 * kernels.precomputed() + kernels.linear()):
         with pytest.raises(ValueError, match="give the kernel itself, not a precomputed matrix"):

@@ -798,7 +798,7 @@ def test_on_features_it_is_the_machine_of_their_products():
         (lambda: solver(working_set=6), "working_set must be a multiple of 4, got 6"),
         (lambda: solver(working_set=0), "working_set must be a multiple of 4, got 0"),
         (lambda: solver(memory=1e9), "memory must be a whole number.*, got 1000000000.0"),
-        (lambda: solver(memory=-1), "memory must be a whole number of at least 0, got -1"),
+        (lambda: solver(memory=-1), "memory must be a whole number of at least 0, or None, got -1"),
         (lambda: solver(rounds=0), "rounds must be a whole number of at least 1, got 0"),
         (lambda: solver(tol=0.0), "tol must be a finite number above 0, got 0"),
         (lambda: solver(stop="loss"), "stop must be one of 'kkt', 'gap'"),

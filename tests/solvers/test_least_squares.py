@@ -399,7 +399,9 @@ def test_what_is_refused():
         ValueError, match="bias must be one of 'free', 'none', 'feature', got 'both'"
     ):
         jaxsvm.least_squares(1.0, bias="both")
-    with pytest.raises(ValueError, match="classes must be a whole number of at least 2, got 1"):
+    with pytest.raises(
+        ValueError, match="classes must be a whole number of at least 2, or None, got 1"
+    ):
         jaxsvm.least_squares(1.0, classes=1)
     wide = dataset(np.zeros((2, 16_385), np.float32), np.ones(2), None, np.float32)
     for fit in (

@@ -500,7 +500,7 @@ def test_numbers_of_another_width(x64):
         ({"capacity": 0}, "capacity must be a whole number of at least 1, got 0"),
         ({"capacity": 10.0}, "capacity must be a whole number.*, got 10.0"),
         ({"capacity": True}, "capacity must be a whole number.*, got True"),
-        ({"growth": 0}, "growth must be a whole number of at least 1, got 0"),
+        ({"growth": 0}, "growth must be a whole number of at least 1, or None, got 0"),
         ({"first": 2.5}, "first must be a whole number.*, got 2.5"),
         ({"metric": "l2"}, "metric must be one of 'rkhs', 'euclidean', got 'l2'"),
         ({"line_search": "none"}, "line_search must be one of 'exact', 'wolfe', got 'none'"),
