@@ -56,15 +56,6 @@ def update_mean(
     return AverageState(mean, compensation, optax.safe_increment(state.count), total)
 
 
-def check_average(start: int, weights: Callable | None) -> None:
-    """Raise for options that `average_iterates` and `averaged` do not take."""
-    integer("start", start, 0)
-    if weights is not None and not callable(weights):
-        raise TypeError(
-            f"weights must be a function of the count since start, or None, got {shown(weights)}"
-        )
-
-
 def average_iterates(
     start: int = 0, weights: Callable[[Array], Array] | None = None
 ) -> optax.GradientTransformation:
@@ -91,7 +82,11 @@ def average_iterates(
         >>> float(w), float(averaged_params(state, w))
         (3.0, 2.0)
     """
-    check_average(start, weights)
+    integer("start", start, 0)
+    if weights is not None and not callable(weights):
+        raise TypeError(
+            f"weights must be a function of the count since start, or None, got {shown(weights)}"
+        )
 
     def init(params):
         return init_mean(params, weights)
