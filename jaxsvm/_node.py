@@ -44,7 +44,7 @@ def register(name: str, thing: Any = None) -> Any:
     return thing
 
 
-def name_in_files(thing: Any) -> str:
+def name_in_files(thing: object) -> str:
     """The name of a class or factory in files: "solvers.pegasos", of users with their module.
 
     That of the package's own does not depend on the file that it is in.
@@ -59,7 +59,7 @@ def shown_name(thing: Any) -> str:
     return vars(thing).get("_name", thing.__name__)
 
 
-def registered_name(thing: Any) -> str | None:
+def registered_name(thing: object) -> str | None:
     """The name that `thing` was registered under, or None."""
     return next((name for name, other in REGISTRY.items() if other is thing), None)
 
@@ -190,13 +190,13 @@ class Node:
             if float in hint and jax.Array not in hint and np.ndim(value):
                 refuse_shape(field.name, value)
 
-    def refuse_open(self, x: Any) -> None:
+    def refuse_open(self, x: object) -> None:
         """Raise ValueError for kernels in it whose functions close over traced values."""
         for part in nodes_of(vars(self)):
             part.refuse_open(x)
 
     @classmethod
-    def admit(cls, name: str, value: Any) -> Any:
+    def admit(cls, name: str, value: object) -> Any:
         """The value of a field of this kind; raise TypeError for one of another."""
         refuse_class(name, value)
         if not isinstance(value, cls):
@@ -204,7 +204,7 @@ class Node:
             raise TypeError(f"{name} must be {example}, got {shown(value)}")
         return value
 
-    def replace(self, **changes: Any) -> Any:
+    def replace(self, **changes: object) -> Any:
         """The same node with other fields; those that it has not are those of the node that has."""
         own = vars(self)
         new: dict[str, Any] = {}
@@ -241,7 +241,7 @@ class Node:
         return f"{shown_name(type(self))}({', '.join(parts)})"
 
 
-def takes(value: Any, name: str) -> bool:
+def takes(value: object, name: str) -> bool:
     """Whether it is a node that has such a field, or a node among its fields has."""
     own = vars(value) if isinstance(value, Node) else {}
     return name in own or any(takes(part, name) for part in own.values())
@@ -296,7 +296,7 @@ def _admitted(field: dataclasses.Field, hint: tuple, value: Any) -> Any:
     return value
 
 
-def is_number(leaf: Any) -> bool:
+def is_number(leaf: object) -> bool:
     """Whether a leaf is a number or an array."""
     return isinstance(leaf, float | complex) or hasattr(leaf, "dtype")
 
@@ -314,11 +314,11 @@ class Carried(Node):
         (tree, rest), arrays = self.rest, iter(self.arrays)
         return tree.unflatten([next(arrays) if leaf is None else leaf[0] for leaf in rest])
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         return self.thing(*args)
 
 
-def carried(value: Any) -> Any:
+def carried(value: object) -> Any:
     """A value as a tree of numbers; a function becomes a tree without leaves."""
     if type(value) is functools.partial:
         value = jax.tree_util.Partial(value.func, *value.args, **value.keywords)
@@ -333,12 +333,12 @@ def carried(value: Any) -> Any:
     return Carried([leaf for leaf, flag in pairs if flag], (tree, rest))
 
 
-def restored(value: Any) -> Any:
+def restored(value: object) -> Any:
     """What `carried` made a tree of."""
     return value.thing if isinstance(value, Carried) else value
 
 
-def _check_range(name: str, value: Any, least: float, most: float, open: bool) -> None:
+def _check_range(name: str, value: object, least: float, most: float, open: bool) -> None:
     """Raise for a number, or one of an array, that is known and out of its range."""
     known = np.asarray(value) if isinstance(value, float) else on_host(value)
     if known is None:
@@ -357,20 +357,20 @@ def lies_in(value: Any, least: float, most: float, open: bool) -> Any:
     return inside & (abs(value) < np.inf)
 
 
-def nodes_of(tree: Any) -> Iterator[Any]:
+def nodes_of(tree: object) -> Iterator[Any]:
     """The nodes of a tree, without those in their fields."""
     is_node = lambda part: isinstance(part, Node)
     return filter(is_node, jax.tree.leaves(tree, is_leaf=is_node))
 
 
-def nodes_in(tree: Any) -> Iterator[Any]:
+def nodes_in(tree: object) -> Iterator[Any]:
     """All nodes of a tree, those in the fields of others too."""
     for part in nodes_of(tree):
         yield part
         yield from nodes_in(vars(part))
 
 
-def holds_functions(tree: Any) -> bool:
+def holds_functions(tree: object) -> bool:
     """Whether nodes of a tree hold functions, or are of classes of a user."""
     is_own = lambda part: type(part).__module__.startswith(f"{__package__}.")
     is_function = lambda leaf: callable(leaf) and not isinstance(leaf, Node)
@@ -378,7 +378,7 @@ def holds_functions(tree: Any) -> bool:
     return any(not is_own(p) or any(map(is_function, leaves(p))) for p in nodes_in(tree))
 
 
-def refuse_class(name: str, value: Any) -> None:
+def refuse_class(name: str, value: object) -> None:
     """Raise TypeError for a class of nodes that was passed without a call."""
     if inspect.isclass(value) and issubclass(value, Node):
         raise TypeError(
@@ -386,7 +386,7 @@ def refuse_class(name: str, value: Any) -> None:
         )
 
 
-def fields_in(tree: Any) -> Iterator[tuple[dataclasses.Field, tuple, Any]]:
+def fields_in(tree: object) -> Iterator[tuple[dataclasses.Field, tuple, Any]]:
     """The fields of all nodes of a tree, with what they may be and their values."""
     for part in nodes_in(tree):
         for field in dataclasses.fields(part):
@@ -394,7 +394,7 @@ def fields_in(tree: Any) -> Iterator[tuple[dataclasses.Field, tuple, Any]]:
                 yield field, part._hints[field.name], value
 
 
-def in_range(tree: Any) -> Any:
+def in_range(tree: object) -> Any:
     """Whether the numbers of all nodes of a tree lie in the ranges of their fields, () bool."""
     held = jnp.ones((), bool)
     for field, _, value in fields_in(tree):
@@ -403,7 +403,7 @@ def in_range(tree: Any) -> Any:
     return held
 
 
-def same_number(one: Any, other: Any) -> bool:
+def same_number(one: object, other: object) -> bool:
     """Whether two numbers or arrays are known and of the same values."""
     if one is other:
         return True
@@ -442,7 +442,7 @@ def _show_fields(self: Any) -> str:
     return f"{type(self).__name__}({', '.join(fields)})"
 
 
-def cast(tree: Any, dtype: Any) -> Any:
+def cast(tree: object, dtype: Any) -> Any:
     """The floating numbers of `tree` as arrays of `dtype`, strongly typed.
 
     A float64 lam must not widen a float32 run.

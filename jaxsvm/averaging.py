@@ -28,7 +28,7 @@ class AverageState(NamedTuple):
     total: Any  # ()  sum of the weights so far; None for equal weights
 
 
-def init_mean(params: Any, weights: Callable | None) -> AverageState:
+def init_mean(params: object, weights: Callable | None) -> AverageState:
     """The mean before the first step: the parameters."""
     total = None if weights is None else jnp.zeros((), accum_dtype(jax.tree.leaves(params)[0]))
     mean = jax.tree.map(jnp.copy, params)  # of its own memory, so that both can be donated
@@ -37,7 +37,7 @@ def init_mean(params: Any, weights: Callable | None) -> AverageState:
 
 
 def update_mean(
-    state: AverageState, params: Any, start: int, weights: Callable | None
+    state: AverageState, params: object, start: int, weights: Callable | None
 ) -> AverageState:
     """mean += rho (params - mean), rho = newest weight / sum of all weights from `start` on."""
     since = state.count - start
@@ -101,7 +101,7 @@ def average_iterates(
     return optax.GradientTransformation(init, update)
 
 
-def averaged_params(opt_state: Any, params: Any) -> Any:
+def averaged_params(opt_state: object, params: object) -> Any:
     """The averages by `average_iterates` anywhere in `opt_state`; the rest of `params` as it is.
 
     Parameters that `optax.masked` or `optax.partition` keep from it are not averaged.

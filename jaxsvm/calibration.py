@@ -276,7 +276,7 @@ def fit_curves(columns: Array, place: Array, weight: Array, method: str, couplin
     return jax.vmap(fit, in_axes=1)(columns, positive, weights)
 
 
-def probabilities(curve: Any, columns: Array, coupling: str) -> Array:
+def probabilities(curve: object, columns: Array, coupling: str) -> Array:
     """The probabilities of the k classes, (n, k)."""
     k = number_of_classes(columns, coupling)
     p = jax.vmap(lambda curve, score: curve(score), (0, 1), 1)(curve, columns)
@@ -325,7 +325,7 @@ class Calibrated(Named):
         """The names of the most probable classes, (n, d) -> (n,), on the host."""
         return np.asarray(self.classes)[np.argmax(self.predict_proba(x), axis=1)]
 
-    def of_values(self, values: Any) -> np.ndarray:
+    def of_values(self, values: object) -> np.ndarray:
         """The probabilities (n, k) from the model's decision values, (n,) or (n, k), on the host.
 
         Args:
@@ -333,7 +333,7 @@ class Calibrated(Named):
         """
         return decision_values(*self.on_values(np.asarray(values)))
 
-    def on_values(self, values: Any) -> tuple[Calibrated, Any]:
+    def on_values(self, values: object) -> tuple[Calibrated, Any]:
         """The probabilities as a function of the columns of decision values, and these."""
         return dataclasses.replace(self, model=None), columns_of(values, self.coupling)
 
@@ -410,7 +410,7 @@ def check_held_out(caller: str, model: Model, data: Batch, made: type) -> None:
         )
 
 
-def check_method(method: Any, coupling: Any) -> str:
+def check_method(method: object, coupling: Any) -> str:
     """The coupling; raise ValueError for a method or a coupling without name."""
     check_choice("method", method, METHODS)
     check_choice("coupling", coupling, COUPLINGS)
@@ -418,7 +418,13 @@ def check_method(method: Any, coupling: Any) -> str:
 
 
 def calibrate_columns(
-    model: Model, columns: Any, place: Any, weight: Any, method: str, coupling: str, names: tuple
+    model: Model,
+    columns: object,
+    place: object,
+    weight: object,
+    method: str,
+    coupling: str,
+    names: tuple,
 ) -> Calibrated:
     """The model with curves that are fitted to its `Columns`.
 
@@ -446,7 +452,7 @@ _fit = in_float64(fit_curves)
 
 
 def crossfit(
-    columns: Any, place: Any, weight: Any, group: Any, method: str, coupling: str
+    columns: object, place: object, weight: object, group: Any, method: str, coupling: str
 ) -> np.ndarray:
     """Probabilities (n, k) of rows by curves that were fitted without the rows of their group.
 

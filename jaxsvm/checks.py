@@ -51,7 +51,7 @@ def number(name: str, value: Any) -> float | None:
     return None if is_unknown else _float(name, value)
 
 
-def check_limit(name: str, value: Any, signed: bool = False) -> None:
+def check_limit(name: str, value: object, signed: bool = False) -> None:
     """Raise unless this is a number, >= 0 unless it is `signed`.
 
     Infinity and None stand for no limit.
@@ -107,7 +107,7 @@ def integer(name: str, value: Any, least: int, most: int = MOST_COUNT, note: str
     return int(value)
 
 
-def check_whole(name: str, value: Any, least: int = 1, most: float = np.inf) -> None:
+def check_whole(name: str, value: object, least: int = 1, most: float = np.inf) -> None:
     """Raise unless a number from `least` to `most` is whole; one whose value is not known passes.
 
     Raises:
@@ -200,7 +200,7 @@ def check_rows(x: Any, *, columns: int | None = None, **others: Any) -> None:
             )
 
 
-def refuse_masked(name: str, value: Any) -> None:
+def refuse_masked(name: str, value: object) -> None:
     """Raise ValueError for an array of NumPy with masked entries."""
     if np.ma.is_masked(value):
         raise ValueError(
@@ -221,7 +221,7 @@ def x64_enabled() -> bool:
     return bool(getattr(jax.config, "jax_enable_x64"))  # noqa: B009  JAX adds its options at run time
 
 
-def as_path(name: str, path: Any) -> str:
+def as_path(name: str, path: object) -> str:
     """A path as a string.
 
     Raises:
@@ -294,7 +294,7 @@ def check_bytes(what: str, size: float, advice: str) -> None:
         )
 
 
-def class_names(value: Any) -> tuple:
+def class_names(value: object) -> tuple:
     """Class names as a tuple: two or more, without repetition.
 
     Raises:
@@ -324,7 +324,7 @@ FAULTS = (AttributeError, LookupError, ArithmeticError, AssertionError, NotImple
 
 
 @contextlib.contextmanager
-def calling(name: str, fn: Any, form: str, *args: Any) -> Iterator[None]:
+def calling(name: str, fn: object, form: str, *args: object) -> Iterator[None]:
     """Add the expected form of a user's function to the errors that it raises for `args`.
 
     Raises:
@@ -358,7 +358,7 @@ def has_shape(value: Any) -> bool:
     return _is_array(value) and len(value.shape) > 0
 
 
-def on_host(x: Any) -> Any:
+def on_host(x: object) -> Any:
     """The numbers of an array as NumPy reads them without a copy.
 
     None for anything else: a tracer, sparse rows, an array in parts on several devices or on a
@@ -373,7 +373,7 @@ def on_host(x: Any) -> Any:
     return np.asarray(x) if {device.platform for device in x.devices()} == {"cpu"} else None
 
 
-def has_values(*trees: Any) -> bool:
+def has_values(*trees: object) -> bool:
     """Whether this process has the values of all leaves.
 
     None is traced, a shape, or in parts on devices of other processes.
@@ -397,7 +397,7 @@ def shown(value: Any) -> str:
     return reprlib.repr(value)
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape") and not inspect.isclass(value)
 
 
@@ -450,7 +450,7 @@ def check_share(l1_ratio: Any) -> None:
         raise ValueError(f"l1_ratio must be a number from 0 to 1, got {float(l1_ratio):g}")
 
 
-def check_scalars(**numbers: Any) -> None:
+def check_scalars(**numbers: object) -> None:
     """Check that each is one number.
 
     Raises:
@@ -461,7 +461,7 @@ def check_scalars(**numbers: Any) -> None:
         number(name, value)
 
 
-def check_nonnegative(**numbers: Any) -> None:
+def check_nonnegative(**numbers: object) -> None:
     """Check that each is one number and, where its value is known, that it is not below 0.
 
     Raises:
@@ -474,7 +474,7 @@ def check_nonnegative(**numbers: Any) -> None:
             raise ValueError(f"{name} must be a finite number of at least 0, got {known:g}")
 
 
-def check_positive(**numbers: Any) -> None:
+def check_positive(**numbers: object) -> None:
     """Check that each is one number and, where its value is known, that it is above 0.
 
     Subnormal numbers are refused, too, as programs of XLA take them for 0.
@@ -494,7 +494,7 @@ def check_positive(**numbers: Any) -> None:
             raise ValueError(f"{name} must be a finite number {goal}, got {known:g}")
 
 
-def check_choice(name: str, value: Any, allowed: tuple) -> None:
+def check_choice(name: str, value: object, allowed: tuple) -> None:
     """Check that `value` is one of `allowed`.
 
     Raises:

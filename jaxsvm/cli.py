@@ -395,7 +395,7 @@ def literal(text: str) -> Any:
     return text
 
 
-def pipeline_of(x: Any, saved: Mapping, machine: Any) -> Any:
+def pipeline_of(x: Any, saved: Mapping, machine: object) -> Any:
     """The pipeline of imputer, encoder of words, scaler and machine, for rows x."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -513,7 +513,7 @@ def load_model(path: str) -> dict[str, Any]:
 # the first job
 
 
-def first_job(args: Any) -> None:
+def first_job(args: object) -> None:
     """Choose lambda and sigma in one sweep; solve that machine exactly, and certify it."""
     lams, sigmas = jnp.logspace(-5, -1.5, 8), jnp.logspace(0, 2.1, 8)
     landmarks, passes, batch = 128, 200, 8
@@ -523,7 +523,7 @@ def first_job(args: Any) -> None:
     scale = jaxsvm.data.standardize(parts[0].x)
     training, validation, test = (part._replace(x=scale(part.x)) for part in parts)
 
-    def trained(lam: Any, sigma: Any, training: Any, validation: Any, key: Any) -> Any:
+    def trained(lam: object, sigma: Any, training: Any, validation: Any, key: Any) -> Any:
         key_map, key_fit = jax.random.split(key)
         steps = passes * -(-len(training.y) // batch)
         phi = features.nystrom(key_map, kernels.rbf(sigma), training.x, landmarks=landmarks)

@@ -54,7 +54,7 @@ class Conformal(Named):
         values = jnp.stack([model(x) for model in self.models])
         return self._of_values(values)
 
-    def of_values(self, values: Any) -> np.ndarray:
+    def of_values(self, values: object) -> np.ndarray:
         """As a call, from the values of the models, (K, n) or (K, n, k), on the host."""
         return np.asarray(self._of_values(jnp.asarray(values)))
 
@@ -175,7 +175,7 @@ def check_alpha(alpha: Any) -> None:
 
 
 def from_values(
-    models: tuple, values: list, targets: list, weights: list, alpha: Any, known: Classes
+    models: tuple, values: list, targets: list, weights: list, alpha: object, known: Classes
 ) -> Conformal:
     """Sets of the values of K models at rows that they were not trained on.
 

@@ -262,7 +262,7 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
 
 
 def parts_solution(
-    coef: Array, level: Array, kernel: Kernel, x: Any, parts: Parts, *, free: int | None = None
+    coef: Array, level: Array, kernel: Kernel, x: object, parts: Parts, *, free: int | None = None
 ) -> tuple[Array, Array]:
     """A given solution of a dual in parts, with the derivatives of the exact solution attached.
 
@@ -436,7 +436,7 @@ def _simplex_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
     return coef, validity * d_fixed.at[row].add(moves)
 
 
-def _jvp(fn: Callable, primal: Any, tangent: Any) -> Any:
+def _jvp(fn: Callable, primal: object, tangent: object) -> Any:
     """The tangent of `fn`, differentiated only with respect to leaves with a nonzero tangent."""
     tree: Any
     leaves, tree = jax.tree.flatten(primal)
@@ -593,7 +593,7 @@ def _second_order(loss: Loss, data: Batch, score: Array) -> tuple[Array, Callabl
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def without_derivatives(method: str, tree: Any) -> Any:
+def without_derivatives(method: str, tree: object) -> Any:
     """The tree itself; its derivatives are refused, as those of runs of the method."""
     return tree
 

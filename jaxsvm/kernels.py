@@ -134,7 +134,7 @@ class Kernel(Node):
     checks_columns: Any = True
 
     @classmethod
-    def admit(cls, name: str, value: Any) -> Kernel:
+    def admit(cls, name: str, value: object) -> Kernel:
         """A part of a kernel; a plain function is wrapped by `custom`."""
         return as_kernel(value)
 
@@ -198,7 +198,7 @@ class Kernel(Node):
                 "kernels.custom, or take (k(x, z) + k(z, x).T) / 2"
             )
 
-    def block(self, x: Any, z: Any) -> Array:
+    def block(self, x: object, z: object) -> Array:
         """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m), of rows that were checked."""
         raise NotImplementedError
 
@@ -212,7 +212,7 @@ class Kernel(Node):
         rows = x[index]
         return self(rows, rows)
 
-    def refuse_open(self, x: Any) -> None:
+    def refuse_open(self, x: object) -> None:
         if holds_functions(self):
             check_open(lambda parts: parts[1](parts[0][:1], parts[0]), (x, self))
 
@@ -292,7 +292,7 @@ class Kernel(Node):
 def _numbers_on_host(kernel: Kernel) -> Kernel:
     """The kernel, with known parameters as NumPy's: arithmetic on them compiles no program."""
 
-    def number(a: Any) -> Any:
+    def number(a: object) -> Any:
         known = on_host(a)
         weak = known is not None and not known.ndim and getattr(a, "weak_type", False)
         return a if known is None else known.item() if weak else known
@@ -325,7 +325,7 @@ class _OfDistances(Kernel):
         """The distances of centred rows."""
         return sqdist_of(x, z)
 
-    def block(self, x: Any, z: Any) -> Array:
+    def block(self, x: object, z: object) -> Array:
         return self.value(self.distance(x, z))
 
     def diagonal(self, x: Array) -> Array:
@@ -341,7 +341,7 @@ def _ones(x: Any) -> Array:
 class linear(_OfProducts):
     """The linear kernel <x, z>."""
 
-    def of_products(self, product: Array, *rest: Any) -> Array:
+    def of_products(self, product: Array, *rest: object) -> Array:
         return product
 
 
@@ -657,7 +657,7 @@ class chi2(_OfHistograms):
         return _of_histograms(x, None, _ones(x))
 
 
-def _of_histograms(x: Any, z: Any, values: Array) -> Array:
+def _of_histograms(x: object, z: object, values: Array) -> Array:
     """The values (n, m), or (n,) without z; nan for rows that hold a negative number."""
 
     def is_negative(rows):
@@ -683,7 +683,7 @@ class polynomial(_OfProducts):
     _: KW_ONLY
     degree: int = between(0, default=3)
 
-    def of_products(self, product: Array, *rest: Any) -> Array:
+    def of_products(self, product: Array, *rest: object) -> Array:
         return (self.gamma * product + self.coef0) ** self.degree
 
 
@@ -701,7 +701,7 @@ class sigmoid(_OfProducts):
     gamma: float = positive(default=1.0)
     coef0: float = 0.0
 
-    def of_products(self, product: Array, *rest: Any) -> Array:
+    def of_products(self, product: Array, *rest: object) -> Array:
         return jnp.tanh(self.gamma * product + self.coef0)
 
 
@@ -792,7 +792,7 @@ class custom(Kernel):
             _takes("diag", self.diag_fn, f"x{rest}")
         super().__post_init__()
 
-    def block(self, x: Any, z: Any) -> Array:
+    def block(self, x: object, z: object) -> Array:
         return self._called("the kernel", self.fn, "(n, d), (m, d) -> (n, m)", x, z)
 
     def diagonal(self, x: Array) -> Array:
@@ -800,7 +800,7 @@ class custom(Kernel):
             return super().diagonal(x)
         return self._called("diag", self.diag_fn, "(n, d) -> (n,)", x)
 
-    def _called(self, name: str, fn: Callable, form: str, *rows: Any) -> Array:
+    def _called(self, name: str, fn: Callable, form: str, *rows: object) -> Array:
         """What a function of the user gives; its errors name it and the shapes of the rows."""
         rows = tuple(a.value if isinstance(a, CentredRows) else a for a in rows)
         with calling(name, fn, form, *rows):
@@ -847,7 +847,7 @@ class _Combined(Kernel):
         """The values, from those of each part."""
         raise NotImplementedError
 
-    def block(self, x: Any, z: Any) -> Array:
+    def block(self, x: object, z: object) -> Array:
         return self.of(lambda part: part(x, z))
 
     def diagonal(self, x: Array) -> Array:
@@ -914,7 +914,7 @@ class in_units(Kernel):
         law = self.inner.spectrum
         return law and (law[0], lambda: law[1]() / self.unit)
 
-    def block(self, x: Any, z: Any) -> Array:
+    def block(self, x: object, z: object) -> Array:
         return self.inner(_divided(x, self.unit), _divided(z, self.unit))
 
     def diagonal(self, x: Array) -> Array:
@@ -932,7 +932,7 @@ def _divided(x: Any, unit: Any) -> Any:
     return x.astype(accum_dtype(x)) / unit
 
 
-def by_name(name: str, gamma: Any = 1.0, coef0: Any = 0.0, degree: int = 3) -> Kernel:
+def by_name(name: str, gamma: Any = 1.0, coef0: object = 0.0, degree: int = 3) -> Kernel:
     """The kernel of a name, of those of the numbers that it takes.
 
     Args:
@@ -994,7 +994,7 @@ def holds_precomputed(kernel: Kernel) -> bool:
     return any(isinstance(part, precomputed) for part in nodes_in(kernel))
 
 
-def as_kernel(thing: Any) -> Kernel:
+def as_kernel(thing: object) -> Kernel:
     """A kernel; a plain function is wrapped by `custom`.
 
     Raises:

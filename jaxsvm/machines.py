@@ -112,7 +112,7 @@ def kernel_svm(
     kernel: Kernel,
     *,
     loss: Loss = hinge,
-    bias: Any = "free",
+    bias: object = "free",
     tol: float | None = None,
 ) -> Any:
     """Minimise 1/2 |f|^2 + C sum_i weight_i loss(f(x_i) + b, y_i) in the space of a kernel.
@@ -183,7 +183,7 @@ def linear_solver(
     *,
     loss: Loss,
     bias: str,
-    tol: Any = None,
+    tol: object = None,
     steps: int = ROUNDS,
     system: str | None = None,
 ) -> Solver:

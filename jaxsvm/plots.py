@@ -110,12 +110,12 @@ def learning_curve(
     return ax
 
 
-def _axes(ax: Any, width: float, height: float) -> Any:
+def _axes(ax: object, width: float, height: float) -> Any:
     """The axes, or those of a new figure."""
     return plt.subplots(figsize=(width, height), layout="constrained")[1] if ax is None else ax
 
 
-def _line(label: str, info: Any, value: str | Callable, x: str) -> tuple[np.ndarray, np.ndarray]:
+def _line(label: str, info: object, value: str | Callable, x: str) -> tuple[np.ndarray, np.ndarray]:
     """Positions (p,) and values (runs, p) of one line."""
     if not isinstance(info, Curve):
         raise TypeError(
@@ -247,11 +247,11 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
     return ax
 
 
-def _dense(x: Any) -> np.ndarray:
+def _dense(x: object) -> np.ndarray:
     return np.asarray(x.toarray() if isinstance(x, SparseRows) else x, float)
 
 
-def _support(model: Any) -> np.ndarray | None:
+def _support(model: object) -> np.ndarray | None:
     """The support vectors (m, 2) of any class or pair; None if the model is not an expansion."""
     for wrapper in (Classifier, OneVsRest | OneVsOne):
         model = model.inner if isinstance(model, wrapper) else model
@@ -301,7 +301,11 @@ def _draw_multiclass(ax: Any, sides: np.ndarray, score: np.ndarray) -> np.ndarra
 
 
 def _fill(
-    ax: Any, sides: np.ndarray, image: np.ndarray, interpolation: str = "bilinear", **options: Any
+    ax: Any,
+    sides: np.ndarray,
+    image: np.ndarray,
+    interpolation: str = "bilinear",
+    **options: object,
 ) -> None:
     ends = (*sides[0][[0, -1]], *sides[1][[0, -1]])
     ax.imshow(

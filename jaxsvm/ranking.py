@@ -131,7 +131,7 @@ def _pair_weights(block: Blocks, grade: Array, weight: Array, lower: Array, numb
     return jax.ops.segment_sum(of_rows, number, num_segments=number.shape[0])
 
 
-def check_grades(y: Any, weight: Any, query: Any, censored: bool = False) -> None:
+def check_grades(y: object, weight: object, query: object, censored: bool = False) -> None:
     """Raise unless there is a pair among the rows of positive weight.
 
     Raises:

@@ -108,7 +108,7 @@ def second_order_of(loss: Loss, data: Batch) -> Callable:
     return second_order
 
 
-def couples_rows(loss: Any) -> bool:
+def couples_rows(loss: object) -> bool:
     """Whether a loss has a joint risk of its own, as those of ranking."""
     return getattr(loss, "joint", None) is not None
 

@@ -163,13 +163,13 @@ def _is_single(number: Any) -> bool:
     return np.shape(number) == () and jnp.issubdtype(jnp.result_type(number), jnp.floating)
 
 
-def _scaled(solver: Solver, scale: Any) -> Solver:
+def _scaled(solver: Solver, scale: object) -> Solver:
     """The solver with all of its single numbers times `scale`."""
     scaled = lambda a: jnp.asarray(scale).astype(jnp.result_type(a)) * a if _is_single(a) else a
     return jax.tree.map(scaled, solver)
 
 
-def _batch_of(s: _Subject, index: Any) -> Batch:
+def _batch_of(s: _Subject, index: object) -> Batch:
     """What `update` gets for the rows `index`."""
     index = jnp.asarray(index, jnp.int32)
     return s.data._replace(index=index) if s.solver.needs_all_rows else take(s.data, index)
@@ -181,7 +181,7 @@ def _draws(s: _Subject, steps: int, rows: int) -> np.ndarray:
     return (np.arange(steps * rows).reshape(steps, rows) * 5 + 3) % n
 
 
-def _fit(s: _Subject, solver: Any = None, **options: Any) -> Any:
+def _fit(s: _Subject, solver: Any = None, **options: object) -> Any:
     key = None if "state" in options else s.key
     given: dict[str, Any] = {"data": s.data, "steps": s.steps, "every": EVERY} | options
     return loops.fit(s.solver if solver is None else solver, key=key, **given)
@@ -190,7 +190,7 @@ def _fit(s: _Subject, solver: Any = None, **options: Any) -> Any:
 # How trees are compared
 
 
-def _paths(tree: Any) -> list[tuple[str, Any]]:
+def _paths(tree: object) -> list[tuple[str, Any]]:
     """The leaves with their names."""
     pairs = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [(jax.tree_util.keystr(path) or "itself", leaf) for path, leaf in pairs]
@@ -202,7 +202,7 @@ def _type(leaf: Any) -> str:
     return f"{weak}{getattr(leaf, 'dtype', type(leaf).__name__)}[{shape}]"
 
 
-def _type_difference(before: Any, after: Any) -> str | None:
+def _type_difference(before: object, after: object) -> str | None:
     """Which leaf has another type, in words."""
     if not same_structure(before, after):
         one, other = jax.tree.structure(before), jax.tree.structure(after)
@@ -218,7 +218,7 @@ def _numbers(leaf: Any) -> np.ndarray:
     return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
-def _difference(a: Any, b: Any, tolerance: float | None = None) -> str | None:
+def _difference(a: object, b: object, tolerance: float | None = None) -> str | None:
     """Which leaf differs, in words.
 
     It differs in its bits, or by more than `tolerance` (absolute near 0, relative above 1).
@@ -244,7 +244,7 @@ def _require_same(what: str, *of_difference: Any) -> None:
     _require(changed is None, f"{what}: {changed}")
 
 
-def _require_close(what: str, a: Any, b: Any, *, tolerance: float = TOLERANCE) -> None:
+def _require_close(what: str, a: object, b: object, *, tolerance: float = TOLERANCE) -> None:
     a, b = np.asarray(a), np.asarray(b)
     _require(a.shape == b.shape, f"{what} have shapes {a.shape} and {b.shape}")
     same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities too
@@ -429,7 +429,7 @@ def _check_save(s: _Subject) -> None:
             _require_same(f"the {name} is not the same", thing, models.load(path))
 
 
-def _chooses_rows(s: _Subject, state: Any) -> bool:
+def _chooses_rows(s: _Subject, state: object) -> bool:
     """Whether a step does not depend on the rows that are drawn for it."""
     if not s.solver.needs_all_rows:
         return False

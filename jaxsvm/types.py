@@ -74,7 +74,7 @@ class SparseRows:
         same = dtype == self.dtype
         return self if same else dataclasses.replace(self, value=self.value.astype(dtype))
 
-    def __getitem__(self, rows: Any) -> SparseRows:
+    def __getitem__(self, rows: object) -> SparseRows:
         if isinstance(rows, tuple):
             raise IndexError(
                 "sparse rows are taken by row only; for columns make them dense, x.toarray()"
@@ -211,7 +211,7 @@ class Sampler(Node):
         """The state of a run."""
         raise NotImplementedError
 
-    def draw(self, state: State, t: Any, count: int) -> Array:
+    def draw(self, state: State, t: object, count: int) -> Array:
         """The rows of the steps t .. t + count - 1, (count, b) int32; -1 marks padding."""
         raise NotImplementedError
 
@@ -327,7 +327,7 @@ class Solver(Node):
         return data
 
 
-def state_class(name: str, **says: Any) -> Callable:
+def state_class(name: str, **says: object) -> Callable:
     """A decorator: register the class of a state, with the attributes that `Solver` lists."""
 
     def decorate(cls: type) -> type:
@@ -368,7 +368,7 @@ class Wrapper(Solver):
     def validate(self, data: Batch) -> None:
         self.inner.validate(data)
 
-    def refuse_open(self, x: Any) -> None:
+    def refuse_open(self, x: object) -> None:
         self.inner.refuse_open(x)
 
     def prepare(self, data: Batch) -> Batch:
@@ -469,7 +469,7 @@ class Loss(Node):
             self.check_functions()
 
     @classmethod
-    def admit(cls, name: str, value: Any) -> Any:
+    def admit(cls, name: str, value: object) -> Any:
         """The loss; raise for one that couples rows, or of the scores of all classes."""
         refuse_joint(name, value)
         loss = super().admit(name, value)
@@ -517,7 +517,7 @@ class Loss(Node):
         """An element of the subdifferential in the score."""
         raise NotImplementedError
 
-    def __call__(self, score: Any, y: Any) -> Array:
+    def __call__(self, score: object, y: object) -> Array:
         """The loss of each score at its target, with `slope` as its derivative in the score.
 
         Example:
@@ -543,7 +543,7 @@ def _loss_values_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     return values, tangent + (jnp.sum(change, -1) if change.ndim > values.ndim else change)
 
 
-def as_scores(score: Any, y: Any) -> tuple[Array, Array]:
+def as_scores(score: object, y: object) -> tuple[Array, Array]:
     """Scores and targets as arrays of floating numbers; labels that are integers are converted."""
     score, y = jnp.asarray(score), jnp.asarray(y)
     is_real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
@@ -768,24 +768,24 @@ class Fit(NamedTuple):
         return f"{left}: lower C, scale the columns, or use 64-bit numbers"
 
 
-def same_structure(a: Any, b: Any) -> bool:
+def same_structure(a: object, b: object) -> bool:
     """Whether two trees have the same structure."""
     structure: Any = jax.tree.structure(a)
     return bool(structure == jax.tree.structure(b))
 
 
-def all_finite(tree: Any) -> bool:
+def all_finite(tree: object) -> bool:
     """Whether all floating-point numbers of a tree are finite; on the host."""
     return all(bool(np.all(np.isfinite(leaf))) for leaf in inexact_leaves(tree))
 
 
-def inexact_leaves(tree: Any) -> list[np.ndarray]:
+def inexact_leaves(tree: object) -> list[np.ndarray]:
     """The leaves of floating-point numbers, on the host."""
     is_inexact = lambda leaf: jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if is_inexact(leaf)]
 
 
-def check_batch(name: str, data: Any) -> None:
+def check_batch(name: str, data: object) -> None:
     """Raise unless `data` is a `Batch` whose fields have the same number of rows.
 
     Raises:
@@ -945,7 +945,7 @@ def drawn(batch: Batch, needs_all_rows: bool) -> Batch:
     return take(batch, batch.index) if needs_all_rows else batch
 
 
-def refuse_joint(name: str, value: Any) -> None:
+def refuse_joint(name: str, value: object) -> None:
     """Raise TypeError for a loss that couples rows, where one of single rows is needed."""
     if isinstance(value, JointLoss):
         raise TypeError(
@@ -955,7 +955,7 @@ def refuse_joint(name: str, value: Any) -> None:
         )
 
 
-def require(loss: Any, field: str, instead: str) -> None:
+def require(loss: object, field: str, instead: str) -> None:
     """Check that a loss has the function of that name.
 
     Raises:

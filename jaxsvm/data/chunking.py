@@ -45,7 +45,7 @@ class Chunks:
         return jax.tree.map(read, self.parts)
 
 
-def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
+def chunks(x: Any, y: object = None, weight: object = None, *, rows: int) -> Chunks:
     """A sequence of batches for `jaxsvm.stream`, each read when it is indexed.
 
     Chunks of memory maps, `np.load(path, mmap_mode="r")`, are read from the file, if its rows are

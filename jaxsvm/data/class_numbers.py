@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
 
 import numpy as np
 
 from ..checks import refuse_masked, shown
 
 
-def encode(y: Any, names: Any = None) -> tuple[np.ndarray, tuple]:
+def encode(y: object, names: object = None) -> tuple[np.ndarray, tuple]:
     """Labels of class names: -1 and +1 for two classes, class numbers 0 .. k-1 for more.
 
     Args:
@@ -52,7 +51,7 @@ def encode(y: Any, names: Any = None) -> tuple[np.ndarray, tuple]:
     return (2 * place - 1 if len(known) == 2 else place), tuple(known.tolist())
 
 
-def _names(name: str, values: Any) -> np.ndarray:
+def _names(name: str, values: object) -> np.ndarray:
     """Class names as an array of numbers or of strings.
 
     Raises:

@@ -11,7 +11,9 @@ from ..checks import integer, shown
 from ..checks import key as check_key
 
 
-def folds(key: Any, y: Any, k: int, *, groups: Any = None, stratify: bool = True) -> np.ndarray:
+def folds(
+    key: Any, y: object, k: int, *, groups: object = None, stratify: bool = True
+) -> np.ndarray:
     """The fold of each row, at random: numbers 0 .. k-1 of about equal frequency.
 
     Weights of a sweep written by hand: rows of fold i are left out by weight 0,
@@ -61,7 +63,7 @@ def folds(key: Any, y: Any, k: int, *, groups: Any = None, stratify: bool = True
     return fold
 
 
-def group_numbers(groups: Any, n: int, name: str = "groups") -> np.ndarray:
+def group_numbers(groups: object, n: int, name: str = "groups") -> np.ndarray:
     """The groups of n rows as numbers from 0 on; `name` is that of the argument.
 
     Raises:

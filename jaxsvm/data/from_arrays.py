@@ -32,12 +32,12 @@ TASKS = ("binary", "multiclass", "multilabel", "regression", "ranking", "surviva
 
 def dataset(
     x: Any,
-    y: Any = None,
-    weight: Any = None,
+    y: object = None,
+    weight: object = None,
     *,
-    query: Any = None,
+    query: object = None,
     task: str | None = None,
-    classes: Any = None,
+    classes: object = None,
     sparse: bool | str = False,
 ) -> Batch:
     """A data set of rows, targets and weights, which are checked on the host.
@@ -110,9 +110,9 @@ def checked_batch(
     y: Any,
     weight: Any,
     *,
-    query: Any = None,
+    query: object = None,
     task: str | None = None,
-    classes: Any = None,
+    classes: object = None,
     columns: tuple = (),
     packed: bool = False,
 ) -> Batch:
@@ -174,7 +174,13 @@ def checked_batch(
 
 
 def _of_traced(
-    x: Any, y: Any, weight: Any, query: Any, task: str | None, classes: Any, columns: tuple
+    x: object,
+    y: object,
+    weight: object,
+    query: object,
+    task: str | None,
+    classes: object,
+    columns: tuple,
 ) -> Batch:
     """The batch inside of a transformation; what is known of y is numbered as outside."""
     names: tuple = ()
@@ -188,7 +194,7 @@ def _of_traced(
     return traced_batch(x, y, weight, query, task or "binary", named)
 
 
-def _numbered(y: Any, classes: Any, task: str | None) -> tuple[Any, tuple, str]:
+def _numbered(y: object, classes: object, task: str | None) -> tuple[Any, tuple, str]:
     """Labels or class numbers of names that are strings, or given by `classes`; and the task.
 
     Other targets are unchanged, without names.
@@ -212,7 +218,7 @@ def _named(y: np.ndarray, names: tuple, task: str, present: np.ndarray) -> tuple
     return y, _class_numbers(y[present]) if not names and task == "multiclass" else names
 
 
-def numbers(name: str, a: Any) -> np.ndarray:
+def numbers(name: str, a: object) -> np.ndarray:
     """An array of real numbers with a dtype of JAX."""
     if is_sparse(a):
         raise ValueError(
@@ -267,7 +273,7 @@ def check_finite(
         )
 
 
-def _holds_strings(y: Any) -> bool:
+def _holds_strings(y: object) -> bool:
     try:
         return np.asarray(y).dtype.kind in "SU" or isinstance(np.asarray(y).flat[0], str)
     except (ValueError, IndexError):  # of no array, or an empty one
@@ -376,7 +382,7 @@ def _range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.arange(x.shape[1]), x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
 
 
-def _check_columns(x: Any, dtype: np.dtype) -> None:
+def _check_columns(x: object, dtype: np.dtype) -> None:
     """Warn of columns of other scales, that underflow when squared, or that lose digits."""
     columns, low, high = _range(x)
     ranges = high - low

@@ -12,7 +12,7 @@ DENSITY = 0.1  # share of nonzero numbers up to which sparse rows are faster, me
 FEW = 64  # columns, up to which dense rows are
 
 
-def is_sparse(x: Any) -> bool:
+def is_sparse(x: object) -> bool:
     """Whether this is a sparse matrix of SciPy."""
     return hasattr(x, "tocsr")
 

@@ -12,7 +12,7 @@ from .from_scipy import is_sparse
 MOST_MISSING = "y holds no target at all in column {}: leave the column out"
 
 
-def has_columns(y: Any, task: str | None = None) -> bool:
+def has_columns(y: object, task: str | None = None) -> bool:
     """Whether y has several targets for each row; one column is taken for labels of that task."""
     try:
         shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
@@ -22,7 +22,7 @@ def has_columns(y: Any, task: str | None = None) -> bool:
 
 
 def target_columns(
-    y: Any, weight: np.ndarray | None, task: str | None, names: Any
+    y: Any, weight: np.ndarray | None, task: str | None, names: object
 ) -> tuple[np.ndarray, np.ndarray | None, tuple]:
     """Targets (n, k), weights (n,) or (n, k), and the names of labels; of real targets none.
 

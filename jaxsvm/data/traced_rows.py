@@ -13,7 +13,9 @@ from ..numerics import accum_dtype
 from ..types import Array, Batch
 
 
-def traced_batch(x: Any, y: Any, weight: Any, query: Any, task: str, classes: Any = None) -> Batch:
+def traced_batch(
+    x: Any, y: object, weight: object, query: object, task: str, classes: object = None
+) -> Batch:
     """The batch of traced arrays, whose shapes and dtypes are checked; values are the caller's.
 
     Args:
@@ -52,6 +54,6 @@ def labels(y: Array, dtype: Any) -> Array:
     return jnp.where(y == 1, 1, jnp.where(is_low, -1, jnp.nan)).astype(dtype)
 
 
-def is_traced_array(*arrays: Any) -> bool:
+def is_traced_array(*arrays: object) -> bool:
     """Whether one of them is an array, or holds one, whose values are not known."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arrays))

@@ -50,7 +50,7 @@ class AllRowsSolver(LossSolver):
 
 
 def info_of(
-    loss: Array, residual: Array, support: Array, evals: Array, progress: Any = 0.0
+    loss: Array, residual: Array, support: Array, evals: Array, progress: object = 0.0
 ) -> Info:
     """What an update on all rows reports; the progress is of all of them together, () each."""
     index = jnp.full(1, -1, jnp.int32)

@@ -78,7 +78,7 @@ def recompute_values(
     return FunctionValues(w.coef, response), is_due
 
 
-def combined(weights: Array, elements: Any) -> Any:
+def combined(weights: Array, elements: object) -> Any:
     """sum_j weights_j elements_j over the leading axis of each array of a tree."""
     return jax.tree.map(lambda a: dot(weights, a), elements)
 

@@ -61,7 +61,7 @@ def ball(radius: Scalar, bias: str) -> Callable[[Weights], Weights]:
 
 
 def descent(
-    lam: Scalar, step: optax.GradientTransformation, bias: str, bias_step: Any = None
+    lam: Scalar, step: optax.GradientTransformation, bias: str, bias_step: object = None
 ) -> optax.GradientTransformation:
     """The optax chain of a descent step on lam/2 |regularised parameters|^2 + loss.
 
@@ -104,7 +104,7 @@ class GradientSolver(LossSolver):
     sampler: Any = uniform(1)
     residual_of = "batch"
 
-    def chain(self, stats: Any) -> optax.GradientTransformation:
+    def chain(self, stats: object) -> optax.GradientTransformation:
         """The chain, for the statistics of the rows."""
         raise NotImplementedError
 
@@ -204,7 +204,7 @@ class gradient(GradientSolver):
     residual: Callable = violation
     residual_of: Literal["batch", "data"] = "batch"
 
-    def chain(self, stats: Any) -> optax.GradientTransformation:
+    def chain(self, stats: object) -> optax.GradientTransformation:
         return self.tx if self.data_stats is None else self.tx(stats)
 
     def stats(self, data: Batch) -> Any:

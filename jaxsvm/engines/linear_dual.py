@@ -103,7 +103,9 @@ def attach_derivatives(bias: str, w: Array, coef: Array, parameters: tuple) -> A
     return w
 
 
-def linear_model(bias: str, v: Array, coef: Array | None = None, parameters: Any = None) -> Linear:
+def linear_model(
+    bias: str, v: Array, coef: Array | None = None, parameters: object = None
+) -> Linear:
     """The model of weights as of `attach_derivatives`, with those unless `parameters` are None."""
     if parameters is not None:
         v = attach_derivatives(bias, *lax.stop_gradient((v, coef)), parameters)

@@ -126,7 +126,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
     _calls: int
     _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         """How the machine is trained on these rows.
 
         Args:
@@ -201,7 +201,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             self.__dict__.update(attributes)
             raise
 
-    def _prepared(self, x: Any, weight: np.ndarray) -> tuple[Any, bool]:
+    def _prepared(self, x: object, weight: np.ndarray) -> tuple[Any, bool]:
         """The rows as solvers take them, and whether equal ones may be merged."""
         return x, True
 
@@ -241,12 +241,12 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
     def _run(
         self,
-        x: Any,
+        x: object,
         targets: Targets,
         weight: np.ndarray,
         *,
         numbers: dict[str, Any] | None = None,
-        state: Any = None,
+        state: object = None,
         one_pass: bool = False,
         least: int = 0,
         warm: bool = False,
@@ -399,7 +399,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         return self._field("dual_coef_", Expansion, coef_of)
 
 
-def _on_host(leaf: Any) -> Any:
+def _on_host(leaf: object) -> Any:
     """An array of numbers as one of NumPy; anything else as it is."""
     is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return np.asarray(leaf) if isinstance(leaf, jax.Array) and not is_key else leaf

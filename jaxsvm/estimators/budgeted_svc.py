@@ -89,7 +89,7 @@ class BudgetedSVC(PartialFitMixin):
     progress: bool = False
     probability: bool = False
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: Any, previous: Any = None, **numbers: object) -> Spec:
         check_choice("method", self.method, ("bsca", "bsgd"))
         if previous is None:
             self._total = float(rows.weight.sum())

@@ -50,7 +50,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         return self._fit(X, y, sample_weight)
 
     def _fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **more: Any
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **more: object
     ) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
@@ -176,7 +176,7 @@ class ProbabilityMixin(BaseClassifier):
     """
 
     def _fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **more: Any
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **more: object
     ) -> Self:
         if not isinstance(self.probability, bool | np.bool_):
             raise ValueError(

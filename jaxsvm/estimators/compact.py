@@ -16,7 +16,7 @@ from ..types import SparseRows
 from ..wrappers import OneVsOne, OneVsRest
 
 
-def inner_of(model: Any) -> Any:
+def inner_of(model: object) -> Any:
     """The model without class names; the stacked models of a multiclass model."""
     model = model.inner if isinstance(model, Classifier) else model
     return model.inner if isinstance(model, OneVsRest | OneVsOne) else model
@@ -49,7 +49,7 @@ def add_to_intercept(model: Any, number: Any) -> Any:
     return dataclasses.replace(model, b=float(b) if b.ndim == 0 else b)
 
 
-def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
+def compact(model: object, rows: np.ndarray, d: int | None) -> Any:
     """A model without padding: an expansion over its support vectors.
 
     Their indices are those in the user's data.

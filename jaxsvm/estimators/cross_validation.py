@@ -76,11 +76,11 @@ class CrossValidated(BaseSVM):
             self.__dict__.pop(name, None)
         return targets, np.full(len(y), -1)
 
-    def _axes(self, x: Any) -> dict[str, np.ndarray]:
+    def _axes(self, x: object) -> dict[str, np.ndarray]:
         """The numbers of the axes, by the names of the parameters that they replace."""
         return {"C": number_axis("Cs", self.Cs, C_grid)}
 
-    def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> dict:
+    def _choose(self, x: object, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> dict:
         """Search the grid; the result are the numbers chosen, which also become attributes."""
         # equal rows of one fold are one row; those of several folds are not
         key = np.unique(np.stack([targets.value, fold]), axis=1, return_inverse=True)[1].ravel()
@@ -94,7 +94,7 @@ class CrossValidated(BaseSVM):
         if spec.name is not None:
             self.solver_ = spec.name
 
-        def maker(**numbers: Any) -> Any:
+        def maker(**numbers: object) -> Any:
             return targets.solver_of(self._spec(rows, **numbers).solver)
 
         columns = pad_columns(rows.x) if self._columns == "padded" else rows.x
@@ -152,7 +152,7 @@ class CrossValidated(BaseSVM):
 class KernelCV(CrossValidated, KernelSVM):
     """Chooses C, and gamma of a kernel that has it, of a kernel machine."""
 
-    def _axes(self, x: Any) -> dict[str, np.ndarray]:
+    def _axes(self, x: object) -> dict[str, np.ndarray]:
         """The axes C and gamma; the latter where it is chosen."""
         self.gammas_ = None
         axes = super()._axes(x)
@@ -160,7 +160,7 @@ class KernelCV(CrossValidated, KernelSVM):
             return axes
         return axes | {"gamma": gamma_axis(self.gammas, x)}
 
-    def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> dict:
+    def _choose(self, x: object, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> dict:
         chosen = super()._choose(x, targets, weight, fold)
         if "gamma" not in chosen:
             self.gamma_ = self._gamma if self._has_gamma() else None
@@ -171,7 +171,7 @@ class KernelCV(CrossValidated, KernelSVM):
 
 
 def fold_of_rows(
-    cv: Any, x: Any, y: np.ndarray, groups: ArrayLike | None, classifier: bool
+    cv: object, x: Any, y: np.ndarray, groups: ArrayLike | None, classifier: bool
 ) -> np.ndarray:
     """The fold of each row, (n,); -1 for rows that are in all training sets.
 
@@ -212,7 +212,7 @@ def number_axis(name: str, numbers: Any, grid: Callable) -> np.ndarray:
     return np.asarray(numbers if isinstance(numbers, np.ndarray) else list(numbers))
 
 
-def gamma_axis(gammas: Any, x: Any) -> np.ndarray:
+def gamma_axis(gammas: object, x: Any) -> np.ndarray:
     """The values of gamma; a whole number stands for the usual values for these rows."""
 
     def grid(size: int) -> np.ndarray:
@@ -316,7 +316,7 @@ class _Score:
         error = weight @ (values - y) ** 2
         return float(error / spread) if spread > 0 else float(error > 0)  # 1 - R^2
 
-    def _by_scorer(self, estimator: Any, y: np.ndarray, weight: np.ndarray) -> float:
+    def _by_scorer(self, estimator: object, y: np.ndarray, weight: np.ndarray) -> float:
         assert self.scorer is not None
         rows, count = np.arange(len(y)), np.rint(weight)
         options = {}

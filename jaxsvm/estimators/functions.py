@@ -11,7 +11,7 @@ from ..data.from_scipy import is_sparse
 from ..kernels import Kernel
 
 
-def is_function(kernel: Any) -> bool:
+def is_function(kernel: object) -> bool:
     """Whether the kernel parameter is a plain function, not a kernel of jaxsvm or its class."""
     return callable(kernel) and not isinstance(kernel, type | Kernel)
 
@@ -37,7 +37,7 @@ def is_table(rows: Any) -> bool:
     return is_sparse(rows) or getattr(rows, "ndim", 0) == 2 and rows.dtype.kind in "fiub"
 
 
-def is_traceable(fn: Any, rows: Any) -> bool:
+def is_traceable(fn: Any, rows: object) -> bool:
     """Whether JAX can trace a kernel function at such rows.
 
     It is called once with tracers, of shapes (d + 1, d) and (d + 2, d).

@@ -63,7 +63,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
                 )
         return super()._targets(y, weight)
 
-    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
+    def _train(self, x: object, y: np.ndarray, weight: np.ndarray, **more: object) -> Trained:
         targets, group = super()._train(x, y, weight, **more)
         self.class_weight_ = targets.class_weight
         models = len(np.atleast_1d(self.intercept_))

@@ -108,7 +108,7 @@ class KernelSVM(BaseSVM):
 
     # The dual solution.
 
-    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: object) -> Trained:
         targets, group = super()._train(x, y, weight, **more)
         # the dual solution; equal rows share a coefficient by weight
         place, k = targets.place, len(targets.names or (None,))
@@ -178,6 +178,6 @@ class KernelSVM(BaseSVM):
         return coef
 
 
-def cost(C: Any) -> Any:
+def cost(C: object) -> Any:
     """C as the solvers take it: an infinite C is a large one."""
     return LARGEST_C if isinstance(C, float) and C == float("inf") else C

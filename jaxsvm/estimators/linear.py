@@ -94,7 +94,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         solver = linear_solver(name, self._number("C", numbers), **how)
         return self._spec_of(name, solver, steps)
 
-    def _spec_of(self, name: str, solver: Any, steps: int) -> Spec:
+    def _spec_of(self, name: str, solver: object, steps: int) -> Spec:
         """The run of a solver whose updates make so many steps."""
         tol, accepted = None, -np.inf
         if self.tol is not None:
@@ -114,7 +114,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         """The kind of intercept of the solver; "none" where its column is among the features."""
         return "feature" if self.fit_intercept and self.intercept_scaling == 1 else "none"
 
-    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
+    def _train(self, x: object, y: np.ndarray, weight: np.ndarray, **more: object) -> Trained:
         fitted = super()._train(x, y, weight, **more)
         if self._has_column():
             self.model_ = self._without_column(self.model_)

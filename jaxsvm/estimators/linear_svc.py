@@ -121,7 +121,7 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
     probability: bool = False
     warm_start: bool = False
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         if isinstance(self.penalty, int | float):
             raise ValueError(
                 f"penalty must be 'l2', got {self.penalty!r}: write LinearSVC(C={self.penalty!r}), "
@@ -138,7 +138,7 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
     def _loss(self) -> Loss:
         return loss_of(self.loss)
 
-    def _method(self, x: Any, rows: int, loss: Loss) -> str:
+    def _method(self, x: object, rows: int, loss: Loss) -> str:
         if self.penalty != "l2":
             return "proximal_newton"
         is_joint = self.multi_class == "crammer_singer"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..types import Loss
@@ -83,11 +81,11 @@ class LinearSVCCV(CrossValidated, LinearSVC):
 
     def __init__(
         self,
-        Cs: Any = 8,
+        Cs: object = 8,
         *,
         loss: str | Loss = "squared_hinge",
-        cv: Any = None,
-        scoring: Any = None,
+        cv: object = None,
+        scoring: object = None,
         refit: bool = True,
         rule: str = "best",
         tol: float | None = 1e-4,

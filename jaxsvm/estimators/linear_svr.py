@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .. import losses
@@ -84,7 +82,7 @@ class LinearSVR(BaseRegressor, LinearSVM):
     solver: str = "auto"
     warm_start: bool = False
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         return self._linear_spec(rows, numbers)
 
     def _loss(self) -> Loss:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class NuSVC(KernelClassifier, NuParameter):
     _takes_columns = False
     progress: bool = False
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         solver = nu_svc(self.nu, self._kernel(rows), rounds=self._rounds())
         return self._exact(solver, rows)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..solvers import nu_svr
 from .base import Spec
 from .kernel_svm import KernelSVM, cost
@@ -75,7 +73,7 @@ class NuSVR(BaseRegressor, KernelSVM, _Parameters):
     max_iter: int = -1
     progress: bool = False
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         kernel = self._kernel(rows)
         solver = nu_svr(self.nu, cost(self.C), kernel, rounds=self._rounds())
         return self._exact(solver, rows)

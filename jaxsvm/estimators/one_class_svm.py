@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import jax
 import numpy as np
@@ -35,7 +35,9 @@ class OutlierDetector(OutlierMixin, BaseSVM):
         """
         return self._fit(X, sample_weight, True)
 
-    def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None, reset: bool, **more: Any) -> Self:
+    def _fit(
+        self, X: ArrayLike, sample_weight: ArrayLike | None, reset: bool, **more: object
+    ) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, np.zeros(_num_samples(X)), sample_weight, reset)
             self._train(x, y, weight, **more)
@@ -117,6 +119,6 @@ class OneClassSVM(OutlierDetector, KernelSVM):
     max_iter: int = -1
     progress: bool = False
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         solver = one_class(self.nu, self._kernel(rows), rounds=self._rounds())
         return self._exact(solver, rows)

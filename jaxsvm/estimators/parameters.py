@@ -39,13 +39,18 @@ class NuParameter:
     nu: float = 0.5
 
 
-def set_parameters(estimator: Any, names: dict[str, Any]) -> None:
+def set_parameters(estimator: object, names: dict[str, Any]) -> None:
     """Keep the parameters of `__init__`, given as its `locals()`, as attributes unchanged."""
     vars(estimator).update((name, value) for name, value in names.items() if name != "self")
 
 
 def kernel_of(
-    name: Any, gamma: Any, degree: int, coef0: float, x: Any, weight: np.ndarray | None = None
+    name: object,
+    gamma: object,
+    degree: int,
+    coef0: float,
+    x: object,
+    weight: np.ndarray | None = None,
 ) -> Kernel:
     """The kernel of the parameters of scikit-learn, for training rows x."""
     if not isinstance(name, str):
@@ -70,7 +75,7 @@ def unit_of(x: Any) -> float:
     return 2.0 ** np.floor(np.log2(most)) if 0 < most < TINY else 1.0
 
 
-def gamma_of(name: Any, gamma: Any, x: Any, weight: np.ndarray | None = None) -> float:
+def gamma_of(name: object, gamma: Any, x: Any, weight: np.ndarray | None = None) -> float:
     """The number that the parameter gamma stands for, for training rows x."""
     if isinstance(gamma, str):
         if gamma not in ("scale", "auto"):
@@ -117,12 +122,12 @@ def _variance(x: Any, weight: np.ndarray | None) -> float:
     return float(share @ np.einsum("nd,nd->n", deviation, deviation, dtype=np.float64)) / x.shape[1]
 
 
-def is_matrix(kernel: Any) -> bool:
+def is_matrix(kernel: object) -> bool:
     """Whether the kernel parameter stands for a precomputed kernel."""
     return isinstance(kernel, str) and kernel == "precomputed" or takes_matrix(kernel)
 
 
-def may_widen(kernel: Any) -> bool:
+def may_widen(kernel: object) -> bool:
     """Whether columns of zeros have no effect on the kernel.
 
     This is known for kernels by name only.
@@ -130,24 +135,24 @@ def may_widen(kernel: Any) -> bool:
     return isinstance(kernel, str) and kernel != "precomputed"
 
 
-def takes_matrix(node: Any) -> bool:
+def takes_matrix(node: object) -> bool:
     """Whether a kernel, or one of a solver, is a precomputed kernel."""
     return any(isinstance(part, kernels.precomputed) for part in nodes_in(node))
 
 
-def spaces_of(node: Any) -> list:
+def spaces_of(node: object) -> list:
     """The kernels and feature maps of a solver, in which its state has a meaning."""
     parts = [*nodes_in(node)]
     maps = [part.phi for part in parts if isinstance(part, on_features)]
     return maps + [part for part in parts if isinstance(part, Kernel)]
 
 
-def divides_rows(node: Any) -> bool:
+def divides_rows(node: object) -> bool:
     """Whether a kernel, or one of a solver, divides rows by their unit."""
     return any(isinstance(part, kernels.in_units) for part in nodes_in(node))
 
 
-def loss_of(loss: Any) -> Any:
+def loss_of(loss: object) -> Any:
     """The loss of the parameter: by name, or as it is."""
     if isinstance(loss, str) and loss not in ("hinge", "squared_hinge"):
         raise ValueError(f"loss must be 'hinge', 'squared_hinge' or a loss of jaxsvm, got {loss!r}")

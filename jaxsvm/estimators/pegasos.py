@@ -111,7 +111,7 @@ class Pegasos(PartialFitMixin):
     probability: bool = False
     warm_start: bool = False
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: Any, previous: object = None, **numbers: object) -> Spec:
         if self.penalty != "l2":
             raise ValueError(
                 f"penalty must be 'l2', got {self.penalty!r}: sklearn.linear_model.SGDClassifier "

@@ -52,7 +52,7 @@ def validate(estimator: Any, X: Any, *y: ArrayLike, **options: Any) -> Any:
         raise ValueError(f"{place} holds words, such as {word}: {advice}") from error
 
 
-def holds_words(values: Any) -> bool:
+def holds_words(values: object) -> bool:
     """Whether an array or a column is of words, which NumPy cannot read as numbers."""
     if is_sparse(values):
         return False
@@ -63,17 +63,17 @@ def holds_words(values: Any) -> bool:
     return False
 
 
-def on_cpu(x: Any) -> Any:
+def on_cpu(x: object) -> Any:
     """The rows for NumPy: those of other libraries, under array API dispatch, become arrays."""
     return x if is_sparse(x) else np.asarray(x)
 
 
-def module_of(x: Any) -> Any:
+def module_of(x: object) -> Any:
     """`jax.numpy` for arrays of JAX, which stay on their device, else `numpy`."""
     return jnp if isinstance(x, jax.Array) else np
 
 
-def named(names: np.ndarray, place: Any) -> Any:
+def named(names: np.ndarray, place: object) -> Any:
     """The names of numbers of classes (n,); on the device of these if JAX holds the names."""
     if isinstance(place, jax.Array) and names.dtype.kind in "biuf":
         there = jnp.asarray(names)
@@ -161,7 +161,7 @@ def merge_duplicates(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndar
     return order[starts], np.add.reduceat(weight[order], starts), group
 
 
-def drop_absent(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
+def drop_absent(x: object, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
     """The rows of positive weight as they are, in the form of `merge_duplicates`."""
     is_present = weight > 0
     rows = np.flatnonzero(is_present)
@@ -189,7 +189,7 @@ def with_values(x: Any, values: np.ndarray, d: int | None = None) -> Any:
 
 
 def batch(
-    x: Any,
+    x: object,
     y: np.ndarray,
     weight: np.ndarray,
     query: np.ndarray | None = None,
@@ -230,7 +230,7 @@ def _call(fn: Any, x: Any) -> Any:
     return fn(x)
 
 
-def equal_trees(one: Any, other: Any) -> bool:
+def equal_trees(one: object, other: object) -> bool:
     """Whether two parameters, such as kernels, are of one structure with equal numbers."""
     trees: list[Any] = [jax.tree.structure(each) for each in (one, other)]
     leaves = jax.tree.leaves(one), jax.tree.leaves(other)

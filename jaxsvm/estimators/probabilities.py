@@ -66,7 +66,7 @@ def _fit_sigmoids(score: Array, place: Array, weight: Array, count: Array, k: in
     return jax.vmap(of_pair, (1, 0, 0))(score, *map(jnp.asarray, np.triu_indices(k, 1)))
 
 
-def sigmoid(score: Any, A: np.ndarray, B: np.ndarray) -> Any:
+def sigmoid(score: object, A: np.ndarray, B: np.ndarray) -> Any:
     """The values 1 / (1 + exp(A score + B)) of columns of scores, within [1e-7, 1 - 1e-7]."""
     xp = module_of(score)
     return xp.clip(xp.exp(-xp.logaddexp(0, score * A[None] + B[None])), 1e-7, 1 - 1e-7)

@@ -66,7 +66,7 @@ class PairwiseSVM(BaseSVM):
             self._run(x, Targets(_places(y, self._censored), query=query), weight)
         return self
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         squared, rounds = self.loss == "squared_hinge", whole_number("max_iter", self.max_iter, 1)
         loss = self._loss(squared)
         if not squared:
@@ -76,7 +76,12 @@ class PairwiseSVM(BaseSVM):
         return Spec(solver, steps=1, tol=self.tol, iterations=steps_of_state)
 
     def _value(
-        self, probe_on: Callable, X: ArrayLike, y: ArrayLike, weight: Any, query: ArrayLike | None
+        self,
+        probe_on: Callable,
+        X: ArrayLike,
+        y: ArrayLike,
+        weight: object,
+        query: ArrayLike | None,
     ) -> float:
         """The value of the probe `probe_on(data)` at the scores of the rows, in float64."""
         scores = self.predict(X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,7 +37,7 @@ class BaseRegressor(RegressorMixin, BaseSVM):
         sample_weight: ArrayLike | None,
         *,
         reset: bool = True,
-        **more: Any,
+        **more: object,
     ) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=reset)

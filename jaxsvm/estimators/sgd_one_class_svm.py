@@ -79,7 +79,7 @@ class one_class_descent(GradientSolver):
         if known is not None and known > 1:
             raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
 
-    def chain(self, stats: Any) -> optax.GradientTransformation:
+    def chain(self, stats: object) -> optax.GradientTransformation:
         rate = lambda unit: inverse_time(unit / self.nu, 1 / self.nu)
         step, bias_step = (optax.scale_by_learning_rate(rate(unit)) for unit in (1, self.scale))
         pull = optax.stateless(lambda grads, params: grads._replace(b=grads.b + self.nu))
@@ -147,7 +147,7 @@ class SGDOneClassSVM(OutlierDetector):
     batch_size: int = 1
     progress: bool = False
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: Any, previous: object = None, **numbers: object) -> Spec:
         if previous is None:  # the unit of rho stays that of the first rows
             self._mean_sqnorm = mean_sqnorm(rows.x, rows.copies) or 1.0
         solver = one_class_descent(self.nu, scale=self._mean_sqnorm)

@@ -48,7 +48,7 @@ def streams(solver: Solver) -> bool:
     return not solver.needs_all_rows and solver.residual_of == "batch"
 
 
-def digest_of(x: Any, value: np.ndarray) -> str:
+def digest_of(x: object, value: np.ndarray) -> str:
     """A digest of rows, dense or sparse, and of their targets."""
     return hashlib.sha256(row_hashes(x).tobytes() + value.tobytes()).hexdigest()
 
@@ -109,7 +109,7 @@ def _initial(solver: Any, key: Array, data: Batch) -> Any:
     return solver.init(key, data)
 
 
-def _ratio(solver: Any, before: Any) -> float:
+def _ratio(solver: object, before: object) -> float:
     """The ratio of the C of two solvers, 1 where they have none."""
     C, old = (getattr(each, "C", None) for each in (solver, before))
     return 1.0 if C is None or old is None else float(C) / float(old)
@@ -134,7 +134,7 @@ def _begun(solver: Any, alpha: Array, y: Array, weight: Array, key: Array, data:
     return (jax.vmap(init) if alpha.ndim == 2 else init)(alpha, y, weight)
 
 
-def _unmasked(state: Any) -> Any:
+def _unmasked(state: object) -> Any:
     """The state of the problems, without the factors of their weights."""
     return state.inner if isinstance(state, MaskedState) else state
 
@@ -149,7 +149,7 @@ def _coefficients(state: Any) -> Any:
     return state.coef if isinstance(state, DualState) or hasattr(state, "restart") else None
 
 
-def _are_like(one: Any, other: Any) -> bool:
+def _are_like(one: object, other: object) -> bool:
     """Whether two trees have the same structure and shapes."""
     shapes = lambda tree: [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)]
     return same_structure(one, other) and shapes(one) == shapes(other)

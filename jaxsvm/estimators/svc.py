@@ -107,7 +107,7 @@ class SVC(KernelClassifier):
     progress: bool = False
     warm_start: bool = False
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: Any, previous: object = None, **numbers: Any) -> Spec:
         C, kernel = cost(self._number("C", numbers)), self._kernel(rows, numbers.get("gamma"))
         check_choice("bias", self.bias, ("free", "none", "feature"))
         loss, bias = loss_of(self.loss), cast(Any, self.bias)

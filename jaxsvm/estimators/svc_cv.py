@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -112,14 +111,14 @@ class SVCCV(KernelCV, ProbabilityMixin, SVC):
 
     def __init__(
         self,
-        Cs: Any = 8,
-        gammas: Any = 8,
+        Cs: object = 8,
+        gammas: object = 8,
         *,
         kernel: str | Callable = "rbf",
         degree: int = 3,
         coef0: float = 0.0,
-        cv: Any = None,
-        scoring: Any = None,
+        cv: object = None,
+        scoring: object = None,
         refit: bool = True,
         rule: str = "best",
         tol: float | None = 1e-3,

@@ -35,11 +35,11 @@ class SolverParameterMixin(BaseSVM):
     kernel: str | Callable | None = None
     gamma: float | str | None = None
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         options: dict[str, Any] = {"steps": self.steps, "tol": self.tol, "sampler": self.sampler}
         return Spec(self._solver_of(rows, previous), length="steps", **options)
 
-    def _solver_of(self, rows: Any, previous: Any) -> Any:
+    def _solver_of(self, rows: object, previous: object) -> Any:
         """The solver of the parameters."""
         loss: dict[str, Any] = {}
         if isinstance(self, RegressorMixin):

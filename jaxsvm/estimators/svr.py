@@ -73,7 +73,7 @@ class SVR(BaseRegressor, KernelSVM):
     warm_start: bool = False
     random_state = None
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: Any, previous: object = None, **numbers: Any) -> Spec:
         loss = losses.eps_insensitive(self._number("epsilon", numbers))
         C, kernel = cost(self._number("C", numbers)), self._kernel(rows, numbers.get("gamma"))
         solver = decomposition(C, kernel, loss=loss, rounds=self._rounds())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -82,15 +81,15 @@ class SVRCV(KernelCV, SVR):
 
     def __init__(
         self,
-        Cs: Any = 8,
-        gammas: Any = 8,
+        Cs: object = 8,
+        gammas: object = 8,
         *,
-        epsilons: Any = 0.1,
+        epsilons: object = 0.1,
         kernel: str | Callable = "rbf",
         degree: int = 3,
         coef0: float = 0.0,
-        cv: Any = None,
-        scoring: Any = None,
+        cv: object = None,
+        scoring: object = None,
         refit: bool = True,
         rule: str = "best",
         tol: float | None = 1e-3,
@@ -102,12 +101,12 @@ class SVRCV(KernelCV, SVR):
     ) -> None:
         set_parameters(self, locals())
 
-    def _axes(self, x: Any) -> dict[str, np.ndarray]:
+    def _axes(self, x: object) -> dict[str, np.ndarray]:
         axes = super()._axes(x)
         if np.ndim(self.epsilons) == 0:
             self.epsilon_, self.epsilons_ = self.epsilons, None
             return axes
         return axes | {"epsilon": np.asarray(self.epsilons)}
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         return super()._spec(rows, previous, **{"epsilon": self.epsilons} | numbers)

@@ -25,7 +25,7 @@ def as_task(fit: Callable) -> Callable:
 
     @with_callbacks
     @functools.wraps(fit)
-    def task(self: Any, *args: Any, **more: Any) -> Any:
+    def task(self: Any, *args: object, **more: object) -> Any:
         bound = signature.bind(self, *args, **more)
         bound.apply_defaults()
         _, X, y, *metadata = bound.arguments.items()

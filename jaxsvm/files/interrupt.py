@@ -34,14 +34,14 @@ class DeferredInterrupt:
                 self.handler = signal.signal(signal.SIGINT, self._on_interrupt)
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.handler is None:
             return
         signal.signal(signal.SIGINT, self.handler)
         if self.again and self.requested:
             signal.raise_signal(signal.SIGINT)
 
-    def _on_interrupt(self, *_: Any) -> None:
+    def _on_interrupt(self, *_: object) -> None:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True

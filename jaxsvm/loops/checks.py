@@ -22,7 +22,7 @@ from ..types import (
 )
 
 
-def _is_known(*trees: Any) -> bool:
+def _is_known(*trees: object) -> bool:
     """Whether values are known on this host, and no call is being traced."""
     return not is_traced(*trees) and has_values(*trees)
 
@@ -64,7 +64,7 @@ def adapted(solver: Any, sampler: Any, tol: Any, dtype: Any) -> tuple[Solver, Sa
 
 
 def check_arguments(
-    solver: Any, key: Any, state: Any, sampler: Any, probe: Any, tol: Any, *how: Any
+    solver: Any, key: object, state: object, sampler: object, probe: Any, tol: Any, *how: object
 ) -> None:
     """Raise for arguments of `fit` that are not valid, before anything is worked out.
 
@@ -132,7 +132,7 @@ def check_rows(solver: Solver, sampler: Sampler, data: Batch) -> Any:
     return right & jnp.all(is_class | ~(weight > 0))
 
 
-def check_key(key: Any) -> None:
+def check_key(key: object) -> None:
     """Raise unless this is a single key or None."""
     if key is not None:
         checks.key("key", key)
@@ -221,7 +221,7 @@ def check_combined(solver: Solver, sampler: Sampler, data: Batch) -> None:
         sampler.validate(data)
 
 
-def check_probe(probe: Any) -> None:
+def check_probe(probe: object) -> None:
     """Raise unless this is a function of a model or None."""
     refuse_class("probe", probe)
     if probe is not None and (not callable(probe) or isinstance(probe, type)):
@@ -231,12 +231,12 @@ def check_probe(probe: Any) -> None:
         )
 
 
-def whole_number(name: str, value: Any, least: int) -> int:
+def whole_number(name: str, value: object, least: int) -> int:
     """An integer of at least `least`; floats with an integral value are converted."""
     value = int(value) if isinstance(value, float | np.floating) and value.is_integer() else value
     return checks.integer(name, value, least, 2**63 - 1)
 
 
-def whole(name: str, value: Any, least: int) -> int | None:
+def whole(name: str, value: object, least: int) -> int | None:
     """As `whole_number`; None as it is."""
     return None if value is None else whole_number(name, value, least)

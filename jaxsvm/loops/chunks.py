@@ -83,7 +83,9 @@ def host_chunks(
             yield HostChunk(batch, seen, read + number + 1, bool(live.all()))
 
 
-def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.ndarray, np.ndarray]:
+def _arrays(
+    chunk: object, name: str, double: bool, warn: bool
+) -> tuple[Any, np.ndarray, np.ndarray]:
     """Copies of rows, targets and weights as NumPy arrays of the dtypes that solvers read.
 
     The caller may fill its own arrays again while a chunk is in use. With `warn` there is a warning
@@ -100,7 +102,7 @@ def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.nd
             f"x of {name} is a SciPy matrix: make it a Batch first, jaxsvm.dataset(x, y)"
         )
 
-    def as_real(field: str, a: Any) -> Any:
+    def as_real(field: str, a: object) -> Any:
         a = numbers(f"{field} of {name}", a)
         is_cast = a.dtype.kind in "biu" or (a.dtype == np.float64 and not double)
         with np.errstate(over="ignore"):  # overflows become infinities, which `_check` rejects

@@ -41,7 +41,7 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
         quick: Any = jax.jit(function, compiler_options=options, **kwargs)
 
         @functools.wraps(function)
-        def call(*args: Any, **keywords: Any) -> Any:
+        def call(*args: object, **keywords: object) -> Any:
             return (quick if _is_small((args, keywords)) else optimised)(*args, **keywords)
 
         result: Any = call
@@ -53,7 +53,7 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
     return decorate
 
 
-def _is_small(arguments: Any) -> bool:
+def _is_small(arguments: object) -> bool:
     is_plain = jax.default_backend() == "cpu" and "xla_cpu" not in os.environ.get("XLA_FLAGS", "")
     size = sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(arguments))
     return is_plain and size <= SMALL and not is_traced(arguments)

@@ -192,7 +192,7 @@ def _fit_cells(
         inputs = Inputs(old, draws, None, train, train.x)
         before = begin(inputs, key)
 
-        def next_cell(start: Any, own: list[Array]) -> tuple[Any, tuple[Array, dict]]:
+        def next_cell(start: object, own: list[Array]) -> tuple[Any, tuple[Array, dict]]:
             solver, state = stack.solver(own), before._replace(solver=start)
             run = fit(solver, train, steps=steps_of(first, steps, train), tol=tol, state=state)
             return run.state.solver.restart(), outcome_of(run, plain)

@@ -228,7 +228,7 @@ def fit(
 
 
 @despite_flags
-def fit_once(solver: Any, data: Batch, key: Array, tol: Any) -> Fit:
+def fit_once(solver: object, data: Batch, key: Array, tol: object) -> Fit:
     """`fit` by one update of a solver that goes on until `tol` is met, as a single program.
 
     It is for the estimators, which checked all but the values of the rows.
@@ -241,7 +241,7 @@ def fit_once(solver: Any, data: Batch, key: Array, tol: Any) -> Fit:
 
 
 @jit_by_size()
-def run_once(inputs: Inputs, key: Array, limit: Any) -> tuple[RunState, Curve, Model, Array]:
+def run_once(inputs: Inputs, key: Array, limit: object) -> tuple[RunState, Curve, Model, Array]:
     """The whole run of one step."""
     run = begin(inputs._replace(data=inputs.data._replace(x=inputs.x)), key)
     run, row = run_chunk(inputs, run, limit, None, table=1)
@@ -283,14 +283,14 @@ def run_chunk(
     # compiled: `eval_shape` and the loop trace it once
     update = jax.jit(lambda state, index: solver.update(state, batch(index)))
 
-    def make_steps(first: Any, length: Any, carry: tuple) -> tuple:
+    def make_steps(first: Any, length: object, carry: tuple) -> tuple:
         """The carry after `length` steps, whose rows are drawn outside of the loop: cheaper."""
         indices, exist = jnp.zeros((table, 1), jnp.int32), jnp.ones((), bool)
         if not sampler.full_batch:
             now = run.sampler, run.step + first
             indices, exist = draw_rows(sampler, *now, table, n, blocks, length)
 
-        def body(k: Any, carry: tuple) -> tuple:
+        def body(k: object, carry: tuple) -> tuple:
             state, sums, feedback, exists = carry
             state, info = update(state, lax.dynamic_index_in_dim(indices, k, keepdims=False))
             write = lambda a, row: lax.dynamic_update_index_in_dim(a, row, k, 0)
@@ -350,7 +350,7 @@ def is_number(a: Any) -> bool:
 
 
 def draw_rows(
-    sampler: Sampler, state: State, step: Any, table: int, n: int, blocks: int, count: Any
+    sampler: Sampler, state: State, step: object, table: int, n: int, blocks: int, count: Any
 ) -> tuple[Array, Array]:
     """The rows of `table` steps, (table, b), and whether those of the first `count` exist, ().
 
@@ -387,7 +387,7 @@ def check_drawn(sampler: Sampler, state: State, step: int, count: Any, n: int) -
 
 
 def scan_chunks(
-    inputs: Inputs, run: RunState, limit: Any, length: Lengths, stops: bool
+    inputs: Inputs, run: RunState, limit: object, length: Lengths, stops: bool
 ) -> tuple[RunState, Curve]:
     """The run as part of another program; once it is done, the curve repeats its last row."""
     steps, every, period = length
@@ -414,11 +414,11 @@ def scan_chunks(
 def run_on_host(
     inputs: Inputs,
     run: RunState,
-    limit: Any,
+    limit: object,
     length: Lengths,
     stops: bool,
     saver: Saver,
-    origin: Any,
+    origin: object,
     progress: bool,
     seconds: float | None,
 ) -> tuple[RunState, Curve, int]:
@@ -480,7 +480,7 @@ def add_info(sums: Sums, info: Info) -> Sums:
     return floats, jnp.asarray(info.support, jnp.int32)
 
 
-def curve_row(sums: Sums, step: Array, count: Any, probe: Any) -> Curve:
+def curve_row(sums: Sums, step: Array, count: object, probe: object) -> Curve:
     """The row of the curve for a chunk of steps.
 
     Args:
@@ -500,7 +500,7 @@ def curve_row(sums: Sums, step: Array, count: Any, probe: Any) -> Curve:
     return Curve(step, mean_loss, residual, support, evals + rounding, probe)
 
 
-def rows_of_curve(rows: list[Curve], like: Any) -> Curve:
+def rows_of_curve(rows: list[Curve], like: object) -> Curve:
     """The rows of the curve as one table; without rows an empty one, of the types of `like`."""
     if not rows:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
@@ -557,7 +557,7 @@ def default_every(steps: int, one_pass: int, needs_all_rows: bool) -> int:
     return next((e for e in range(length, length // 2, -1) if steps % e == 0), length)
 
 
-def placed(solver: Solver, sampler: Sampler, probe: Any, data: Batch, traced: bool) -> Inputs:
+def placed(solver: Solver, sampler: Sampler, probe: object, data: Batch, traced: bool) -> Inputs:
     """The rows, as features if these are small, and `x` as steps read them fastest."""
     n, reads_all = data.y.shape[0], solver.needs_all_rows or sampler.full_batch
     if not has_no_map(solver, data) and (reads_all or rows_that_fit(solver, data) == n):

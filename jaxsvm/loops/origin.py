@@ -122,7 +122,7 @@ def _kind(leaf: Any) -> Any:
     return "key" if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
 
 
-def check_like(state: State, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
+def check_like(state: State, like: object, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
     """Raise unless the fields `parts` of `state` match those of `like`.
 
     They match if structure, shapes and dtypes are equal.
@@ -171,7 +171,7 @@ def check_counters(state: State, names: tuple[str, ...]) -> None:
             )
 
 
-def words_of(thing: Any) -> tuple[list, list]:
+def words_of(thing: object) -> tuple[list, list]:
     """What a node is, as words and arrays: its kernels and feature maps, and all else.
 
     Functions count by their names.
@@ -179,7 +179,7 @@ def words_of(thing: Any) -> tuple[list, list]:
     space: list = []
     rest: list = []
 
-    def add(thing: Any, words: list) -> None:
+    def add(thing: object, words: list) -> None:
         if isinstance(thing, Node):
             words.append(f"{type(thing).__module__}.{type(thing).__qualname__}")
             for name, value in vars(thing).items():

@@ -18,7 +18,13 @@ from .checks import check_solver, check_targets
 
 
 def check_arguments(
-    maker: Any, data: Any, key: Any, score: Any, rule: Any, search: Any, **flags: Any
+    maker: object,
+    data: object,
+    key: object,
+    score: object,
+    rule: object,
+    search: object,
+    **flags: object,
 ) -> None:
     """Raise for arguments of `select` that are not what it takes."""
     is_type = isinstance(maker, type) and not issubclass(maker, Solver)
@@ -38,7 +44,7 @@ def check_arguments(
             raise TypeError(f"{name} must be True or False, got {shown(flag)}")
 
 
-def axis_of(name: str, numbers: Any) -> np.ndarray:
+def axis_of(name: str, numbers: object) -> np.ndarray:
     """The numbers of an axis as a vector on the host; integers stay integers."""
     with contextlib.suppress(TypeError, ValueError):
         vector = np.asarray(numbers)
@@ -89,7 +95,7 @@ def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> A
     return first
 
 
-def check_score(score: Any, solver: Solver, folds: int) -> None:
+def check_score(score: object, solver: Solver, folds: int) -> None:
     """Raise for a score of single rows beside a loss that couples rows, such as that of ranking.
 
     And for one of probabilities where there is one fold.
@@ -108,7 +114,7 @@ def check_score(score: Any, solver: Solver, folds: int) -> None:
         )
 
 
-def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> np.ndarray:
+def folds_of(key: Array, data: Batch, targets: object, folds: Any, groups: Any) -> np.ndarray:
     """The fold of each row, -1 for rows of weight 0; rows of one query are in one fold.
 
     Raises:
@@ -158,7 +164,7 @@ def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> 
     return fold
 
 
-def _given(folds: Any, n: int) -> np.ndarray:
+def _given(folds: object, n: int) -> np.ndarray:
     """The folds of rows as they are given."""
     given = np.asarray(folds)
     if given.shape != (n,) or given.dtype.kind not in "iu":

@@ -32,8 +32,8 @@ def select(
     data: Batch,
     key: Array,
     *,
-    folds: Any = 5,
-    groups: Any = None,
+    folds: object = 5,
+    groups: object = None,
     score: str | Callable = "error",
     rule: str = "best",
     search: str = "grid",
@@ -45,7 +45,7 @@ def select(
     save: str | bytes | os.PathLike | None = None,
     progress: bool = True,
     fold_models: bool = False,
-    **axes: Any,
+    **axes: object,
 ) -> Selection:
     """Choose numbers of a solver by cross-validation, and train it with the best.
 

@@ -19,7 +19,7 @@ from .sweeping import Table
 STRONGER_ABOVE = ("lam", "alpha", "sigma", "nu", "eps", "epsilon", "width")
 
 
-def strength(name: str, numbers: Any) -> np.ndarray:
+def strength(name: str, numbers: object) -> np.ndarray:
     """Numbers of an axis on a scale on which the strongest regularisation is the least."""
     numbers = np.asarray(numbers, np.float64)
     return -numbers if name in STRONGER_ABOVE else numbers
@@ -105,7 +105,7 @@ class Scores:
         return str(_MarkedTable(self.mean, axes))  # type: ignore[arg-type]  # on the host
 
 
-def best_place(values: Any, axes: dict[str, Any]) -> tuple[int, ...]:
+def best_place(values: object, axes: dict[str, Any]) -> tuple[int, ...]:
     """As `Scores.place`."""
     values = np.asarray(values, np.float64)
     finite = np.isfinite(values)
@@ -156,7 +156,7 @@ class Selection:
     def __repr__(self) -> str:
         return printing.of_selection(self)
 
-    def predict(self, x: Any) -> Any:
+    def predict(self, x: object) -> Any:
         """As `Fit.predict`, by the model of the choice."""
         return self.classes.predict(self.model, x)
 

@@ -36,7 +36,7 @@ class Results:
         self.arrays["values"] = np.full((*shape, n), np.nan, np.float32)
         self.lock = threading.Lock()
 
-    def record(self, cell: tuple, fold: int, rows: Any, values: Any, numbers: dict) -> None:
+    def record(self, cell: tuple, fold: int, rows: object, values: Any, numbers: dict) -> None:
         """Keep the result of one fit.
 
         Args:
@@ -63,7 +63,7 @@ class Results:
 class ResultFile:
     """Writes results to a file from time to time, and reads them back."""
 
-    def __init__(self, path: Any, results: Results, *call: Any) -> None:
+    def __init__(self, path: Any, results: Results, *call: object) -> None:
         """Read the results that the file holds, if it is there.
 
         Args:
@@ -109,7 +109,7 @@ class ResultFile:
             f"the file of save={self.path!r} {problem}: delete it, or give another name"
         )
 
-    def finish(self, selection: Any) -> Any:
+    def finish(self, selection: object) -> Any:
         """The selection, provided that its results were saved.
 
         Raises:
@@ -140,7 +140,7 @@ class ResultFile:
             np.savez(stream, format=np.asarray(FORMAT), call=np.asarray(self.call), **arrays)
 
 
-def digest(*parts: Any) -> str:
+def digest(*parts: object) -> str:
     """A number that differs for other arrays, numbers and names of functions."""
     space, rest = words_of(parts)
     return f"{crc_of([*space, *rest]):08x}"

@@ -282,7 +282,7 @@ class StreamPlan(NamedTuple):
 
 
 def _begin(
-    solver: Solver, probe: Any, first: Any, names: Any, key: Any, state: State, asked: tuple
+    solver: Solver, probe: object, first: Any, names: Any, key: object, state: State, asked: tuple
 ) -> tuple[StreamPlan, StreamState]:
     """How chunks like the first are read, and the stream before them: `state`, checked and copied.
 
@@ -465,7 +465,7 @@ def run_batches(
         x: Any = dataclasses.replace(rows.x, rows=index)
         return jax.tree.map(cut, rows._replace(x=rows.y))._replace(x=x)
 
-    def body(k: Any, carry: tuple) -> tuple:
+    def body(k: object, carry: tuple) -> tuple:
         state, info = update(carry[0], batch_at(k))
         return state, add_info(carry[1], info)
 

@@ -285,7 +285,7 @@ def sweep(
     return run
 
 
-def _on_mesh(run_part: Callable, mesh: Any) -> tuple[Any, int, Callable, PartitionSpec]:
+def _on_mesh(run_part: Callable, mesh: object) -> tuple[Any, int, Callable, PartitionSpec]:
     """`run_part` over the devices of the axis "runs" of a mesh, or of its only axis.
 
     Returns:

@@ -66,7 +66,7 @@ _OTHERWISE = "write it with models.save or models.export"
 _WIDER = "switch on 64-bit numbers, jax.config.update('jax_enable_x64', True)"
 
 
-def to_libsvm(model: Any, path: str | bytes | os.PathLike, *, task: str | None = None) -> None:
+def to_libsvm(model: object, path: str | bytes | os.PathLike, *, task: str | None = None) -> None:
     """Write a model to a text file that LIBSVM or LIBLINEAR reads.
 
     `Expansion`, and `OneVsOne` of any models, are written for LIBSVM (`svm-predict`). `Linear`, and
@@ -189,7 +189,7 @@ def _task_of(name: str) -> str:
 # Writing
 
 
-def described(caller: str, model: Any, task: str | None) -> tuple[Any, tuple | None, str]:
+def described(caller: str, model: object, task: str | None) -> tuple[Any, tuple | None, str]:
     """The model without names of classes, these where it has classes, and its task.
 
     Raises:
@@ -245,7 +245,7 @@ def _labels(names: tuple) -> list[int]:
     return [int(name) for name in names]
 
 
-def _text(values: Any) -> str:
+def _text(values: object) -> str:
     """A word, or numbers with all their digits."""
     if isinstance(values, str):
         return values

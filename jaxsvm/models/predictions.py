@@ -96,7 +96,7 @@ def _check_rows(x: Rows) -> None:
         raise ValueError(f"x holds a NaN or an infinity{row}: drop such rows, or fill them")
 
 
-def _support_only(model: Any) -> Any:
+def _support_only(model: object) -> Any:
     """The model without points of coefficient 0, in all models where several share the points."""
     if isinstance(model, Mapped | StackedModels):
         return dataclasses.replace(model, inner=_support_only(model.inner))
@@ -261,7 +261,7 @@ class Named:
         return Classes(self.classes, self.columns)
 
 
-def names_of(model: Any) -> Classes | Labels | None:
+def names_of(model: object) -> Classes | Labels | None:
     """The names that a model knows, also behind maps of its rows; None: a bare model."""
     while isinstance(model, Mapped):
         model = model.inner
@@ -285,7 +285,7 @@ class MultiLabel(Named):
         """Decision values, (n, d) -> (n, k)."""
         return self.inner(x)
 
-    def predict(self, x: Any) -> Any:
+    def predict(self, x: object) -> Any:
         """Which labels hold, (n, d) -> (n, k) numbers 0 and 1."""
         return self.named.predict(self.inner, x)
 

@@ -79,7 +79,7 @@ def _make(name: str, fields: dict) -> Any:
         ) from error
 
 
-def _encode(node: Any, arrays: list) -> Any:
+def _encode(node: object, arrays: list) -> Any:
     """A pytree as JSON, its arrays appended to `arrays`."""
     each = lambda parts: [_encode(part, arrays) for part in parts]
     named = lambda parts: {name: _encode(part, arrays) for name, part in parts.items()}
@@ -105,7 +105,7 @@ def _encode(node: Any, arrays: list) -> Any:
     )
 
 
-def _encode_array(node: Any, arrays: list) -> Any:
+def _encode_array(node: object, arrays: list) -> Any:
     if isinstance(node, jax.Array) and not has_values(node):
         raise ValueError(
             "an array that is traced, or in parts on devices of other processes, cannot be saved: "
@@ -125,7 +125,7 @@ def _encode_array(node: Any, arrays: list) -> Any:
     return {"array": len(arrays) - 1, "dtype": array.dtype.name}
 
 
-def _decode(node: Any, arrays: dict[str, np.ndarray]) -> Any:
+def _decode(node: object, arrays: dict[str, np.ndarray]) -> Any:
     """The inverse of `_encode`; takes the arrays out of `arrays`."""
     each = lambda parts: [_decode(part, arrays) for part in parts]
     named = lambda parts: {name: _decode(part, arrays) for name, part in parts.items()}
@@ -158,7 +158,7 @@ def _decode_array(array: np.ndarray, dtype: np.dtype) -> Array:
     return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False).view(dtype))
 
 
-def check_savable(tree: Any) -> None:
+def check_savable(tree: object) -> None:
     """Raise for a tree that `save` cannot write, without writing.
 
     Raises:
@@ -167,7 +167,7 @@ def check_savable(tree: Any) -> None:
     _encode(tree, [])
 
 
-def save(path: str | bytes | os.PathLike, tree: Any) -> None:
+def save(path: str | bytes | os.PathLike, tree: object) -> None:
     """Write a model, a `RunState` or any other tree of arrays to one file.
 
     The tree is written to a temporary file that then replaces `path` (`files.atomic_path`), so that

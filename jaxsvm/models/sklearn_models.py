@@ -75,13 +75,13 @@ def from_sklearn(fitted: Any) -> Any:
     return Classifier(model, tuple(fitted.classes_.tolist()), columns)
 
 
-def _check_fitted(estimator: Any, attribute: str) -> None:
+def _check_fitted(estimator: object, attribute: str) -> None:
     """Raise ValueError for an estimator without an attribute of fitted ones."""
     if not hasattr(estimator, attribute):
         raise ValueError(f"{type(estimator).__name__} is not fitted: call its fit first")
 
 
-def _dense(values: Any) -> np.ndarray:
+def _dense(values: object) -> np.ndarray:
     """An array of float64, from one or from a sparse matrix."""
     return np.asarray(values.toarray() if hasattr(values, "toarray") else values, np.float64)
 

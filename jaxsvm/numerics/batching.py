@@ -131,5 +131,5 @@ def any_under_vmap(when: Array) -> Array:
 
 
 @any_under_vmap.def_vmap
-def _of_any(size: int, batched: Any, when: Array) -> tuple[Array, bool]:
+def _of_any(size: int, batched: object, when: Array) -> tuple[Array, bool]:
     return any_under_vmap(jnp.any(when)), False  # also under an outer `vmap`

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 from jax.extend.core import Literal
@@ -11,7 +10,7 @@ from jax.extend.core import Literal
 from ..types import State
 
 
-def depends_on(fn: Callable, state: State, *rest: Any) -> tuple[bool, ...]:
+def depends_on(fn: Callable, state: State, *rest: object) -> tuple[bool, ...]:
     """For each leaf of `fn(state, *rest)`, whether it is computed from `state`."""
     jaxpr = jax.make_jaxpr(lambda state: jax.tree.leaves(fn(state, *rest)))(state).jaxpr
     dependent = set(jaxpr.invars)
@@ -22,7 +21,7 @@ def depends_on(fn: Callable, state: State, *rest: Any) -> tuple[bool, ...]:
     return tuple(map(is_dependent, jaxpr.outvars))
 
 
-def check_open(function: Callable, parameters: Any) -> None:
+def check_open(function: Callable, parameters: object) -> None:
     """Raise if `function(parameters)` depends on traced values that are not among `parameters`.
 
     A rule for derivatives with respect to `parameters` would lose those of the other values.

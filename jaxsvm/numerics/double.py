@@ -26,7 +26,7 @@ def in_double(fn: Callable) -> Callable:
         The function with the same arguments; the dtype is static.
     """
 
-    def call(dtype: DTypeLike, *args: Any) -> Any:
+    def call(dtype: DTypeLike, *args: object) -> Any:
         # One for each dtype, as a rule of `vmap` passes arrays only.
         @jax.custom_batching.sequential_vmap
         def double(*args):
@@ -39,7 +39,7 @@ def in_double(fn: Callable) -> Callable:
     return call
 
 
-def _cast(tree: Any, dtype: DTypeLike) -> Any:
+def _cast(tree: object, dtype: DTypeLike) -> Any:
     """The tree with its floating numbers cast to `dtype`, other leaves as they are."""
 
     def cast_leaf(leaf):

@@ -10,7 +10,9 @@ from ..types import Array
 from .reductions import two_sum
 
 
-def running_mean(mean: Any, compensation: Any, value: Any, share: Array) -> tuple[Any, Any]:
+def running_mean(
+    mean: object, compensation: object, value: object, share: Array
+) -> tuple[Any, Any]:
     """mean + share (value - mean), with compensation for steps below the last place of the mean.
 
     A plain float32 mean stops changing after a few million values; mean + compensation does not.

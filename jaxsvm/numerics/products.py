@@ -224,7 +224,7 @@ def blocked(fn: Callable, x: Array | SparseRows, block: int) -> Array:
     return lax.scan(write, jnp.zeros((n, *types.shape[1:]), types.dtype), starts)[0]
 
 
-def fold_rows(fn: Callable, total: Any, rows: Any, block: int) -> Any:
+def fold_rows(fn: Callable, total: object, rows: object, block: int) -> Any:
     """The value of `fn` after all rows, which it receives in blocks.
 
     Args:

@@ -6,7 +6,6 @@ They are accurate in float32 and in forms that XLA compiles well.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -237,7 +236,7 @@ def power_of_two(size: Array) -> Array:
     return jnp.ldexp(jnp.ones_like(size), exponent - 1)
 
 
-def is_traced(*trees: Any) -> bool:
+def is_traced(*trees: object) -> bool:
     """Whether any leaf is a tracer, or the call itself is being traced."""
     # inside of a trace this is a tracer, and starts no device
     zero = jax.device_put(_zeros[0] if _zeros else np.float32(0))

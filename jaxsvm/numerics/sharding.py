@@ -74,7 +74,7 @@ def auto_axes(mesh: Mesh) -> Mesh:
     return Mesh(mesh.devices, mesh.axis_names, axis_types=auto)
 
 
-def mesh_of(y: Any) -> Mesh | None:
+def mesh_of(y: object) -> Mesh | None:
     """The mesh over which the rows of a data set are sharded, by its targets (n,).
 
     None: they are on one device, replicated, or traced.

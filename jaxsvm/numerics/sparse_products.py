@@ -20,7 +20,7 @@ from ..types import LANE_WIDTH, Array, SparseRows
 from .batching import map_on_cpu
 
 
-def gather(x: SparseRows, b: Any, fn: Callable) -> Array:
+def gather(x: SparseRows, b: object, fn: Callable) -> Array:
     """sum_k fn(value_ik, b[index_ik]), (n, d), (d,) or (d, m) -> (n,) or (n, m)."""
     b, x = jnp.asarray(b), x.materialize()
     if b.ndim == 1:
@@ -35,7 +35,7 @@ def gather(x: SparseRows, b: Any, fn: Callable) -> Array:
     return lax.fori_loop(0, x.value.shape[1], add, zero)
 
 
-def scatter(a: Any, x: SparseRows) -> Array:
+def scatter(a: object, x: SparseRows) -> Array:
     """sum_i a_i x_i, (n,) or (m, n), (n, d) -> (d,) or (m, d)."""
     a, x = jnp.asarray(a), x.materialize()
     if a.ndim == 1:
@@ -53,7 +53,7 @@ def scatter(a: Any, x: SparseRows) -> Array:
 MIN_ROWS, MIN_LANES = 4, 8
 
 
-def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
+def _walked(single: Callable, batched: Callable, *args: object) -> Array:
     """The result of `single(*args)`, where the last of `args` are rows.
 
     Under `vmap` it is computed lane after lane, or by `batched` if lanes or rows are few.
@@ -76,7 +76,7 @@ def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
 
 
 def walk_row(
-    x: SparseRows, i: Array, live: Array | bool, one: Callable, start: Any, turn: int
+    x: SparseRows, i: Array, live: Array | bool, one: Callable, start: object, turn: int
 ) -> Any:
     """The fold of `one(carry, [(column, value), ...])` over the i-th referenced row.
 
@@ -187,7 +187,7 @@ def can_be_packed(x: Any) -> bool:
     return padded and [device.platform for device in x.value.devices()] == ["cpu"]
 
 
-def row_loops(x: Any) -> tuple[Callable, Callable]:
+def row_loops(x: object) -> tuple[Callable, Callable]:
     """Functions for loops that read one row after the other, without derivatives.
 
     Returns:

@@ -59,7 +59,7 @@ def certificate(
     bias: str | None = None,
     passes: int = 0,
     l1_ratio: float = 0.0,
-    dual: Any = None,
+    dual: object = None,
 ) -> Certificate:
     """A bound on the suboptimality of a model on its training rows by a dual point.
 
@@ -166,7 +166,7 @@ def certificate(
     return proof._replace(exact=proof.exact if is_traced(proof) else bool(proof.exact))
 
 
-def _check_dual(dual: Any, model: Any, data: Batch, passes: Any, l1_ratio: Any) -> None:
+def _check_dual(dual: Any, model: Any, data: Batch, passes: object, l1_ratio: object) -> None:
     """Raise for dual coefficients that cannot be taken."""
     one_target = data.y.ndim == 1 and isinstance(innermost(model), Linear)
     is_known = not isinstance(l1_ratio, jax.core.Tracer)
@@ -190,7 +190,7 @@ def _of_columns(model: Any, data: Batch, lam: Any, certify: Any) -> Certificate:
     return jax.tree.map(lambda *leaves: stack(leaves), *parts)
 
 
-def _machine(model: Any, c: int, k: int) -> Any:
+def _machine(model: object, c: int, k: int) -> Any:
     """The c-th of k models on the same rows."""
     if isinstance(model, Mapped):
         return dataclasses.replace(model, inner=_machine(model.inner, c, k))
@@ -337,7 +337,7 @@ def _dual_certificate(
     return _bound(problem, coef, score, square, distance, jnp.ones((), bool))
 
 
-def _weights(coef: Array, model: Any, x: Any) -> Array:
+def _weights(coef: Array, model: object, x: Any) -> Array:
     """sum_i coef_i phi(x_i), of features some rows at a time."""
     if not isinstance(model, Mapped):
         return dot(coef, x)

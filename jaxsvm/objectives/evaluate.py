@@ -33,7 +33,7 @@ from ..types import (
 
 
 def check_objective(
-    model: Any, data: Any, loss: Any = hinge, needs: str = "sqnorm", joint: bool = False
+    model: Any, data: Any, loss: object = hinge, needs: str = "sqnorm", joint: bool = False
 ) -> tuple[Any, Batch]:
     """The model without names, and the rows with columns and targets as these names have them.
 
@@ -71,7 +71,7 @@ def check_dual_model(model: Model) -> None:
         )
 
 
-def check_loss(loss: Any, joint: bool = False) -> None:
+def check_loss(loss: object, joint: bool = False) -> None:
     """Raise TypeError for what is not a loss; `joint`: it may be one that couples rows."""
     refuse_class("loss", loss)
     if not joint:

@@ -19,7 +19,7 @@ class Batches(Sampler):
     def rows(self, n: int) -> int:
         return self.batch_size
 
-    def draw(self, state: State, t: Any, count: int) -> Array:
+    def draw(self, state: State, t: object, count: int) -> Array:
         steps = jnp.asarray(t, jnp.int32) + jnp.arange(count, dtype=jnp.int32)
         return jax.vmap(self.draw_one, in_axes=(None, 0))(state, steps)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 
 from .._node import node
@@ -25,7 +23,7 @@ class whole(Sampler):
     def init(self, key: Array, data: Batch) -> Array:
         return jnp.zeros(data.weight.shape, jnp.int32)
 
-    def draw(self, state: Array, t: Any, count: int) -> Array:
+    def draw(self, state: Array, t: object, count: int) -> Array:
         rows = jnp.arange(state.shape[0], dtype=jnp.int32)
         return jnp.broadcast_to(rows, (count, state.shape[0]))
 

@@ -91,7 +91,7 @@ class strata(Sampler):
         keys = jax.vmap(lambda j: jax.random.fold_in(key, j))(block)
         return StrataState(jax.vmap(self.inner.init)(keys, parts), parts.index.shape[1] * block)
 
-    def draw(self, s: StrataState, t: Any, count: int) -> Array:
+    def draw(self, s: StrataState, t: object, count: int) -> Array:
         local = jax.vmap(lambda inner: self.inner.draw(inner, t, count))(s.inner)  # (k, count, b)
         # a block without weight has no rows to draw: `uniform` names the one behind its last
         size = s.first[1] if self.blocks > 1 else jnp.int32(2**31 - 1)

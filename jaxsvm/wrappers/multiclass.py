@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -152,5 +151,5 @@ class one_vs_one(Problems):
         weight = jnp.where(first | second, data.weight[None], 0)
         return {"y": jnp.where(first, one, -one), "weight": weight}
 
-    def join(self, models: Any, stacked: tuple[bool, ...]) -> OneVsOne:
+    def join(self, models: object, stacked: tuple[bool, ...]) -> OneVsOne:
         return OneVsOne(models, stacked, self.classes)

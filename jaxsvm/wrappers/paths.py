@@ -57,7 +57,7 @@ def problems_of(wrapper: Any, data: Batch) -> tuple[Array, Array]:
     return parts["y"], jnp.broadcast_to(parts.get("weight", data.weight), parts["y"].shape)
 
 
-def most_rows(wrapper: Any, data: Batch, weights: np.ndarray) -> int:
+def most_rows(wrapper: object, data: Batch, weights: np.ndarray) -> int:
     """The most rows of a problem, padded, for these weights (folds, n)."""
     of_folds = (problems_of(wrapper, data._replace(weight=w))[1] for w in weights)
     most = max(int((weight > 0).sum(axis=1).max()) for weight in of_folds)
@@ -66,7 +66,7 @@ def most_rows(wrapper: Any, data: Batch, weights: np.ndarray) -> int:
 
 @functools.partial(jax.jit, static_argnames=("run", "size", "is_matrix"))
 def fit_paths(
-    stack: Any, arrays: tuple, key: Array, goal: Any, run: Callable, size: int, is_matrix: bool
+    stack: Any, arrays: tuple, key: Array, goal: object, run: Callable, size: int, is_matrix: bool
 ) -> tuple[Array, dict]:
     """Decision values at the rows held out (cells, folds, m), and numbers (cells, folds).
 

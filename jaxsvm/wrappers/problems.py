@@ -146,7 +146,7 @@ def stack_models(
     return _lift_shared_map(models, stacked, make_model)
 
 
-def _lift_shared_map(models: Any, stacked: tuple[bool, ...], make_model: Callable) -> Any:
+def _lift_shared_map(models: object, stacked: tuple[bool, ...], make_model: Callable) -> Any:
     """The multiclass model; a feature map that all models share is applied once, before them."""
     if isinstance(models, Mapped):
         map_leaves = len(jax.tree.leaves(models.phi))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Literal
+from typing import Literal
 
 import optax
 
@@ -66,7 +66,7 @@ class asgd(GradientSolver):
 
     sampler = epochs(1)
 
-    def chain(self, stats: Any) -> optax.GradientTransformation:
+    def chain(self, stats: object) -> optax.GradientTransformation:
         step = optax.scale_by_learning_rate(averaged_sgd(self.lam, self.average_from))
         bias_step = optax.chain(step, optax.scale(self.bias_rate))
         tx = descent(self.lam, step, self.bias, bias_step=bias_step)

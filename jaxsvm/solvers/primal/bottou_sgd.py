@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,7 @@ class bottou_sgd(GradientSolver):
 
     sampler = epochs(1)
 
-    def chain(self, stats: Any) -> optax.GradientTransformation:
+    def chain(self, stats: object) -> optax.GradientTransformation:
         return add_then_shrink(self.lam, self.bias, self.bias_rate)
 
 

@@ -37,7 +37,7 @@ class in_order(Sampler):
     def init(self, key: Array, data: Batch) -> EpochsState:
         return PASSES.init(key, data)
 
-    def draw(self, state: EpochsState, t: Any, count: int) -> Array:
+    def draw(self, state: EpochsState, t: object, count: int) -> Array:
         return PASSES.draw(state, t, count)[:, : state.rows.shape[0]]
 
     def rows(self, n: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +76,7 @@ class pegasos(GradientSolver):
     advance_on_violation: bool = False
     offset: float | None = between(0.0, default=None)
 
-    def chain(self, stats: Any) -> optax.GradientTransformation:
+    def chain(self, stats: object) -> optax.GradientTransformation:
         scale = when_active if self.advance_on_violation else optax.scale_by_learning_rate
         step = scale(inverse_time(1 / self.lam, 0 if self.offset is None else self.offset))
         bias_step = scale(inverse_sqrt(1.0)) if self.bias == "free" else None

@@ -121,7 +121,7 @@ def ridge_path(
         return jax.tree.map(np.asarray, path)
 
 
-def _check_rows(y: Any, weight: Any, classes: int | None) -> None:
+def _check_rows(y: object, weight: object, classes: int | None) -> None:
     """Raise for targets that are not the class numbers."""
     values = np.unique(np.asarray(y, np.float64)[np.asarray(weight) > 0])
     if classes is not None and not is_class_number(values, classes).all():
@@ -129,7 +129,7 @@ def _check_rows(y: Any, weight: Any, classes: int | None) -> None:
         raise ValueError(f"y must hold class numbers 0 .. {classes - 1}, got {wrong:g}")
 
 
-def _strengths(lam: Any) -> Any:
+def _strengths(lam: object) -> Any:
     """The values of lam (m,), checked."""
     if lam is None:
         return np.logspace(-8, 0, 17)
@@ -146,7 +146,7 @@ def _strengths(lam: Any) -> Any:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _traced_path(
-    bias: str, classes: int | None, x: Any, y: Array, weight: Array, lam: Array
+    bias: str, classes: int | None, x: object, y: Array, weight: Array, lam: Array
 ) -> RidgePath:
     """The path computed in float64, in the dtype of y; its derivatives are computed in that."""
     return in_double(lambda *rows: _path(*rows, bias, classes))(y.dtype, x, y, weight, lam)

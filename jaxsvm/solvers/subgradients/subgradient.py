@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +70,7 @@ class subgradient(GradientSolver):
         w, b = jax.tree.map(add, grads, params, regularised(self.bias))
         return jnp.sqrt(norm(w) ** 2 + (0 if b is None else b * b))
 
-    def chain(self, stats: Any) -> optax.GradientTransformation:
+    def chain(self, stats: object) -> optax.GradientTransformation:
         step = optax.scale_by_learning_rate(inverse_time(1 / self.lam))
         free = self.bias == "free"
         bias_step = optax.scale_by_learning_rate(inverse_sqrt(1.0)) if free else None
