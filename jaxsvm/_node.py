@@ -13,7 +13,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, Self, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -165,7 +165,7 @@ class Node:
         self.check()
 
     @classmethod
-    def unchecked(cls, fields: dict[str, Any]) -> Any:
+    def unchecked(cls, fields: dict[str, Any]) -> Self:
         """A node with these fields, whose numbers may have the axes of a batch."""
         self = object.__new__(cls)
         given = {f.name: f.default for f in dataclasses.fields(cls)} | fields  # type: ignore[arg-type]
@@ -465,7 +465,7 @@ def cast(tree: object, dtype: Any) -> Any:
     return jax.tree.map(one, tree)
 
 
-def _in_dtype(value: Any, dtype: Any) -> np.ndarray:
+def _in_dtype(value: Any, dtype: np.dtype) -> np.ndarray:
     """One number in another type.
 
     Raises:

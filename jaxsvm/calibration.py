@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -187,7 +188,7 @@ def _pools(total: Array, weight: Array) -> Array:
     return jnp.cumsum(is_first) - 1
 
 
-def couple(pairs: Any, k: int, xp: Any = jnp) -> Any:
+def couple(pairs: Array, k: int, xp: ModuleType = jnp) -> Array:
     """Class probabilities (n, k) from those of the first class of each pair, (n, k(k-1)/2).
 
     They minimise sum_{a != b} (r_ba p_a - r_ab p_b)^2 over sum_a p_a = 1, where r_ab is the

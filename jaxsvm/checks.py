@@ -16,12 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .types import Array
+
 _REAL = numbers.Real | decimal.Decimal
 
 MOST_COUNT = 2**31 - 1  # largest count or size, as these are int32
 
 
-def as_array(name: str, value: Any) -> Any:
+def as_array(name: str, value: Any) -> Array | np.ndarray:
     """An array or a number, unchanged; a list or tuple of numbers as an array.
 
     The array is one leaf.
@@ -406,7 +408,7 @@ def is_key(value: Any) -> bool:
     return _is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-def is_numeric(dtype: Any) -> bool:
+def is_numeric(dtype: np.dtype) -> bool:
     """Whether arrays of this dtype hold real numbers or booleans."""
     if jnp.issubdtype(dtype, jax.dtypes.prng_key) or jnp.issubdtype(dtype, np.complexfloating):
         return False

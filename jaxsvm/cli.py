@@ -22,6 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.base import BaseEstimator
 
 import jaxsvm
 
@@ -30,6 +31,7 @@ from .__about__ import __version__
 from .data.files import read, word_columns
 from .files import atomic_path
 from .loops.progress import Bar
+from .types import Array
 
 # name -> what its targets are
 MACHINES = {name: "classes" for name in ("SVC", "NuSVC", "LinearSVC", "BudgetedSVC")}
@@ -129,7 +131,7 @@ def line(head: str, text: str) -> None:
     print(f"{head:<15} {text}", flush=True)
 
 
-def check(args: Any) -> None:
+def check(args: argparse.Namespace) -> None:
     """Raise for files that cannot be read or written, before anything else is imported.
 
     Raises:
@@ -183,7 +185,7 @@ def progress(what: str) -> Iterator[None]:
 # train and predict
 
 
-def train(args: Any) -> None:
+def train(args: argparse.Namespace) -> None:
     """Fit a pipeline, report its errors, and write it."""
     import skops.io
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
@@ -354,7 +356,7 @@ def machine_of(rows: Any) -> str:
     return "SVC"
 
 
-def made(name: str, args: Any) -> Any:
+def made(name: str, args: argparse.Namespace) -> Any:
     """The machine of the option --set; those of --grid are checked, too."""
     from . import estimators
 
@@ -395,7 +397,7 @@ def literal(text: str) -> Any:
     return text
 
 
-def pipeline_of(x: Any, saved: Mapping, machine: object) -> Any:
+def pipeline_of(x: Any, saved: Mapping, machine: object) -> BaseEstimator:
     """The pipeline of imputer, encoder of words, scaler and machine, for rows x."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -413,7 +415,9 @@ def pipeline_of(x: Any, saved: Mapping, machine: object) -> Any:
     return Pipeline([("rows", rows), ("machine", machine)])
 
 
-def choice(args: Any, kind: str, pipeline: Any, rows: Any, given: dict) -> dict[str, Any]:
+def choice(
+    args: argparse.Namespace, kind: str, pipeline: Any, rows: Any, given: dict
+) -> dict[str, Any]:
     """The parameters of least error by cross-validation; prints a line on them."""
     from sklearn import config_context
     from sklearn.model_selection import GridSearchCV, GroupKFold
@@ -440,7 +444,7 @@ def choice(args: Any, kind: str, pipeline: Any, rows: Any, given: dict) -> dict[
     return best
 
 
-def error_of(kind: str, pipeline: Any, rows: Any) -> str:
+def error_of(kind: str, pipeline: BaseEstimator, rows: Any) -> str:
     """The error on rows with targets of a kind, as a part of a line."""
     values, n = pipeline.predict(rows.x), rows.x.shape[0]
     if kind in ("numbers", "grades") and rows.y.dtype.kind == "U":
@@ -464,7 +468,7 @@ def error_of(kind: str, pipeline: Any, rows: Any) -> str:
     return f"{1 - right:.2%} of the pairs of a query, concordance {right:.4f}"
 
 
-def certified(pipeline: Any, rows: Any) -> str:
+def certified(pipeline: BaseEstimator, rows: Any) -> str:
     """The bound of the distance from the optimum, as a part of a line."""
     from .estimators.parameters import loss_of
 
@@ -523,7 +527,7 @@ def first_job(args: object) -> None:
     scale = jaxsvm.data.standardize(parts[0].x)
     training, validation, test = (part._replace(x=scale(part.x)) for part in parts)
 
-    def trained(lam: object, sigma: Any, training: Any, validation: Any, key: Any) -> Any:
+    def trained(lam: object, sigma: Any, training: Any, validation: Any, key: Array) -> Any:
         key_map, key_fit = jax.random.split(key)
         steps = passes * -(-len(training.y) // batch)
         phi = features.nystrom(key_map, kernels.rbf(sigma), training.x, landmarks=landmarks)

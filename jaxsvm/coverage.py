@@ -14,7 +14,7 @@ from .calibration import check_held_out, places_of
 from .checks import check_scalars
 from .models import Classes, Classifier, Named, check_values, decision_values, names_of
 from .numerics import is_traced
-from .types import Array, Batch, Model, Rows
+from .types import Array, Batch, Model, Rows, Scalar
 
 HALVINGS = 60  # of the ends of intervals: below the rounding of float32 and near that of float64
 
@@ -167,7 +167,7 @@ def conformal(model: Model, data: Batch, alpha: float = 0.1) -> Any:
     return from_values((inner,), [values], [place], [data.weight], alpha, known)
 
 
-def check_alpha(alpha: Any) -> None:
+def check_alpha(alpha: Scalar) -> None:
     """Raise ValueError unless it is a number between 0 and 1."""
     check_scalars(alpha=alpha)
     if not is_traced(alpha) and not 0 < float(alpha) < 1:

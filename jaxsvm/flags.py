@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 
@@ -20,7 +20,7 @@ _OF_THREADS = (
 )
 
 
-def flag(name: str) -> Any:
+def flag(name: str) -> bool:
     """The value of a flag in this thread."""
     return getattr(jax.config, f"jax_{name}")
 

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import chex
 import jax
@@ -63,7 +63,7 @@ from .numerics import (
 )
 from .objectives.nu_problems import Parts
 from .risks import couples_rows, is_smooth, second_order_of
-from .types import AnyLoss, Array, Batch, Loss, Quadratic, Scalar
+from .types import AnyLoss, Array, Batch, Loss, Quadratic, Scalar, State
 
 FREE = 2048  # default limit for the rows of the linear system: 16 MiB in float32, 32 MiB in float64
 BLOCK = 512  # rows per block of the kernel; reverse mode holds several blocks at once
@@ -436,7 +436,7 @@ def _simplex_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
     return coef, validity * d_fixed.at[row].add(moves)
 
 
-def _jvp(fn: Callable, primal: object, tangent: object) -> Any:
+def _jvp(fn: Callable, primal: object, tangent: object) -> State:
     """The tangent of `fn`, differentiated only with respect to leaves with a nonzero tangent."""
     tree: Any
     leaves, tree = jax.tree.flatten(primal)
@@ -593,13 +593,13 @@ def _second_order(loss: Loss, data: Batch, score: Array) -> tuple[Array, Callabl
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def without_derivatives(method: str, tree: object) -> Any:
+def without_derivatives(method: str, tree: object) -> State:
     """The tree itself; its derivatives are refused, as those of runs of the method."""
     return tree
 
 
 @without_derivatives.defjvp
-def _refuse(method: str, primals: tuple, tangents: tuple) -> Any:
+def _refuse(method: str, primals: tuple, tangents: tuple) -> NoReturn:
     raise TypeError(
         f"runs of {method} have no derivatives: take newton, interior_point, dual_descent, or of "
         "several classes crammer_singer, whose models have those of the exact solution"

@@ -65,7 +65,7 @@ from .numerics import (
     sqnorms,
 )
 from .numerics import sqdist as sqdist
-from .types import Array, Batch, SparseRows
+from .types import Array, Batch, Rows, SparseRows
 
 __all__ = [
     "Kernel",
@@ -332,7 +332,7 @@ class _OfDistances(Kernel):
         return _ones(x)
 
 
-def _ones(x: Any) -> Array:
+def _ones(x: Rows) -> Array:
     """The values k(x_i, x_i) = 1."""
     return jnp.ones(x.shape[0], accum_dtype(x))
 
@@ -526,7 +526,7 @@ class matern52(_Matern):
     factor = staticmethod(lambda t: 1 + t + t * t / 3)
 
 
-def _student(nu: float, key: Array, shape: tuple[int, int], dtype: Any) -> Array:
+def _student(nu: float, key: Array, shape: tuple[int, int], dtype: np.dtype) -> Array:
     """Columns of the multivariate t distribution of 2 nu degrees of freedom."""
     for_normal, for_gamma = jax.random.split(key)
     rate = jax.random.gamma(for_gamma, nu, shape[1:], dtype) / nu
@@ -562,7 +562,7 @@ class rational_quadratic(_OfDistances):
     def value(self, distance: Array) -> Array:
         return jnp.exp(-self.alpha * jnp.log1p(distance * (self.rate / self.alpha)))
 
-    def draw(self, key: Array, shape: tuple[int, int], dtype: Any) -> Array:
+    def draw(self, key: Array, shape: tuple[int, int], dtype: np.dtype) -> Array:
         """As in `spectrum`."""
         for_normal, for_gamma = jax.random.split(key)
         width = jax.random.gamma(for_gamma, jnp.asarray(self.alpha, dtype), shape[1:]) / self.alpha
@@ -1058,7 +1058,7 @@ def _sums(kernel: Kernel, x: Any, z: Any, coef: Array, block: int) -> Array:
     return blocked(lambda rows: sums(rows, z, coef), x, block)
 
 
-def _sums_over_shards(sums: Callable, x: Any, z: Any, coef: Array, block: int) -> Array:
+def _sums_over_shards(sums: Callable, x: Rows, z: Rows, coef: Array, block: int) -> Array:
     """As `matvec`, where the rows of z lie on several devices: no device holds all of them.
 
     Of x and z, the one with fewer rows is sent to all devices, part by part.

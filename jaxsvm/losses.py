@@ -28,7 +28,7 @@ from .checks import check_choice
 from .names import ALIASES, LOSSES
 from .ranking import check_grades, pair_risk
 from .risks import Risk
-from .types import Array, Batch, JointLoss, Loss, Quadratic
+from .types import Array, Batch, JointLoss, Loss, Quadratic, Scalar
 
 __all__ = [
     "crammer_singer",
@@ -75,7 +75,7 @@ def _sided(y: Array, high: Array, l2: Array | None = None) -> Quadratic:
     return Quadratic(jnp.where(y > 0, zero, -high), jnp.where(y > 0, high, zero), l2=l2)
 
 
-def _shrunk(residual: Array, eps: Any) -> Array:
+def _shrunk(residual: Array, eps: Scalar) -> Array:
     """Soft thresholding: numbers nearer to 0 by eps, or 0."""
     return jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - eps, 0)
 
@@ -517,7 +517,7 @@ class custom(Loss):
     def check(self) -> None:
         self.check_functions()
 
-    def _with_params(self, fn: Callable) -> Any:
+    def _with_params(self, fn: Callable) -> Callable:
         if fn is None or self.params is None:
             return fn
         return lambda *args: fn(*args, self.params)

@@ -114,7 +114,7 @@ def kernel_svm(
     loss: Loss = hinge,
     bias: object = "free",
     tol: float | None = None,
-) -> Any:
+) -> Solver:
     """Minimise 1/2 |f|^2 + C sum_i weight_i loss(f(x_i) + b, y_i) in the space of a kernel.
 
     It returns the solver of the fastest exact method for the loss: `decomposition` where the dual

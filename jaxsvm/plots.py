@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,6 +16,10 @@ from .loops.sweeping import Table
 from .models import Classifier, Expansion
 from .types import Batch, Curve, Fit, Model, SparseRows
 from .wrappers import OneVsOne, OneVsRest
+
+if typing.TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 __all__ = ["decision_region", "heatmap", "learning_curve"]
 
@@ -41,8 +46,8 @@ def learning_curve(
     value: str | Callable | None = None,
     x: str = "step",
     log: str = "",
-    ax: Any = None,
-) -> Any:
+    ax: Axes | None = None,
+) -> Axes:
     """Draw learning curves: a line for each run.
 
     For a batch of runs it is the mean, with a band from minimum to maximum.
@@ -153,7 +158,7 @@ def _line(label: str, info: object, value: str | Callable, x: str) -> tuple[np.n
     return positions, np.atleast_2d(np.asarray(values, float))
 
 
-def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any = None) -> Any:
+def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any = None) -> Axes:
     """Draw the decision regions of a model of two columns, with the rows as points.
 
     For two classes: decision values as colours, the line at 0, dashed lines at -1 and +1. For more:

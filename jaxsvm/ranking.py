@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -314,7 +314,7 @@ def _constant(weight: Array) -> Array:
 
 
 @_constant.defjvp
-def _refuse(primals: tuple, tangents: tuple) -> Any:
+def _refuse(primals: tuple, tangents: tuple) -> NoReturn:
     raise TypeError(
         "losses of ranking have no derivatives in the weights of the rows: take "
         "jax.lax.stop_gradient of the weights"

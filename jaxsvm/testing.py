@@ -18,8 +18,10 @@ from .data import dataset
 from .types import (
     Array,
     Batch,
+    Fit,
     Info,
     Sampler,
+    Scalar,
     Solver,
     SparseRows,
     Wrapper,
@@ -159,7 +161,7 @@ def _dense(data: Batch) -> Batch:
     return data._replace(x=data.x.toarray()) if isinstance(data.x, SparseRows) else data
 
 
-def _is_single(number: Any) -> bool:
+def _is_single(number: Scalar) -> bool:
     return np.shape(number) == () and jnp.issubdtype(jnp.result_type(number), jnp.floating)
 
 
@@ -181,7 +183,7 @@ def _draws(s: _Subject, steps: int, rows: int) -> np.ndarray:
     return (np.arange(steps * rows).reshape(steps, rows) * 5 + 3) % n
 
 
-def _fit(s: _Subject, solver: Any = None, **options: object) -> Any:
+def _fit(s: _Subject, solver: Solver | None = None, **options: object) -> Fit:
     key = None if "state" in options else s.key
     given: dict[str, Any] = {"data": s.data, "steps": s.steps, "every": EVERY} | options
     return loops.fit(s.solver if solver is None else solver, key=key, **given)
@@ -256,7 +258,7 @@ def _require_close(what: str, a: object, b: object, *, tolerance: float = TOLERA
 # The promises
 
 
-def _check_fields(solver: Any) -> None:
+def _check_fields(solver: Solver) -> None:
     kind = type(solver).__name__
     _require(isinstance(solver, Solver), f"this is {kind}, no node that is a jaxsvm.Solver")
     every, scope, targets = solver.needs_all_rows, solver.residual_of, solver.targets

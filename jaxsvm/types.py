@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
 from . import printing
 from ._node import Node, nodes_of, register
@@ -125,7 +126,7 @@ class SparseRows:
         offsets = np.cumsum(padded_length) - padded_length
         in_row = np.arange(self.value.shape[1]) < padded_length[:, None]
 
-        def pack(a: Array, dtype: Any) -> Array:
+        def pack(a: Array, dtype: DTypeLike) -> Array:
             out = np.zeros(a.shape, dtype)
             out.reshape(-1)[: padded_length.sum()] = np.asarray(a)[in_row]
             return jax.device_put(out)
@@ -338,7 +339,7 @@ def state_class(name: str, **says: object) -> Callable:
     return decorate
 
 
-def from_step_0(state: Any) -> Any:
+def from_step_0(state: State) -> State:
     """The `restart` of a state whose `steps` are all that is of the run."""
     return state._replace(steps=jnp.zeros_like(state.steps))
 
@@ -469,7 +470,7 @@ class Loss(Node):
             self.check_functions()
 
     @classmethod
-    def admit(cls, name: str, value: object) -> Any:
+    def admit(cls, name: str, value: object) -> Loss:
         """The loss; raise for one that couples rows, or of the scores of all classes."""
         refuse_joint(name, value)
         loss = super().admit(name, value)
@@ -664,7 +665,7 @@ class Fit(NamedTuple):
         return self.classes.predict(self.model, x)
 
     @property
-    def classifier(self) -> Any:
+    def classifier(self) -> Model:
         """The model with the names of its classes, as `models.Classifier`: for files and serving.
 
         Raises:

@@ -138,15 +138,15 @@ class Maintenance(Node):
         """The change for a new point where no place is free, and the next state."""
         raise NotImplementedError
 
-    def memory(self, dtype: DTypeLike) -> Any:
+    def memory(self, dtype: DTypeLike) -> State:
         """The initial state, a pytree."""
         return ()
 
-    def annotate(self, y: Array) -> Any:
+    def annotate(self, y: Array) -> State:
         """The annotations of a new point with the target y (), a pytree; they follow the point."""
         return ()
 
-    def observe(self, annotations: Any, values: Array, live: Array, y: Array) -> Any:
+    def observe(self, annotations: Any, values: Array, live: Array, y: Array) -> State:
         """The annotations (m, ...) after a row.
 
         Args:

@@ -32,7 +32,7 @@ class Chunks:
     def __iter__(self) -> Iterator[Batch]:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, i: Any) -> Any:
+    def __getitem__(self, i: int | slice) -> Any:
         if isinstance(i, slice):
             start, stop, step = i.indices(len(self))
             if step != 1 or stop != len(self):

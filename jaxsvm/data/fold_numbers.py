@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
 from ..checks import integer, shown
 from ..checks import key as check_key
+from ..types import Array
 
 
 def folds(
-    key: Any, y: object, k: int, *, groups: object = None, stratify: bool = True
+    key: Array, y: object, k: int, *, groups: object = None, stratify: bool = True
 ) -> np.ndarray:
     """The fold of each row, at random: numbers 0 .. k-1 of about equal frequency.
 

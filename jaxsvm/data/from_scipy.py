@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import typing
 from typing import Any
 
 import numpy as np
 
 from ..checks import brief, jax_dtype
+
+if typing.TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 
 DENSITY = 0.1  # share of nonzero numbers up to which sparse rows are faster, measured
 FEW = 64  # columns, up to which dense rows are
@@ -17,7 +22,7 @@ def is_sparse(x: object) -> bool:
     return hasattr(x, "tocsr")
 
 
-def csr(x: Any) -> Any:
+def csr(x: Any) -> csr_matrix:
     """A copy of a sparse matrix as CSR, without duplicate entries or stored zeros."""
     if x.ndim != 2:
         raise ValueError(f"x must be a matrix with a row for each example, got shape {x.shape}")

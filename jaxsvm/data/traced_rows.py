@@ -43,7 +43,7 @@ def traced_batch(
     return Batch(jnp.asarray(x), y, jnp.asarray(index), weight, query, classes)
 
 
-def labels(y: Array, dtype: Any) -> Array:
+def labels(y: Array, dtype: np.dtype) -> Array:
     """Labels -1 and +1 of booleans, of 0 and 1, or of -1 and +1; nan of any other number.
 
     A run on a label that is nan has a model that is nan.

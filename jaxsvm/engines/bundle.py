@@ -31,6 +31,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from .._node import between, cast, node, positive, register
@@ -187,7 +188,7 @@ def make_problem(
     return Problem(number, data, loss, bias, classes, risk_of(loss, data))
 
 
-def no_planes(size: int, columns: int, dtype: Any, rows: int = 0) -> Planes:
+def no_planes(size: int, columns: int, dtype: np.dtype, rows: int = 0) -> Planes:
     """The zero plane, and `size` free slots; `rows` numbers of each u are kept."""
     m = size + 1
     return Planes(

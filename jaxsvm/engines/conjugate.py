@@ -18,7 +18,7 @@ from jax import lax
 from .._node import register
 from ..kernels import Kernel, matvec
 from ..numerics import any_under_vmap, dot
-from ..types import Array, Scalar
+from ..types import Array, Scalar, State
 
 REFRESH = 64  # steps between two computations of a function's values from its coefficients
 
@@ -78,7 +78,7 @@ def recompute_values(
     return FunctionValues(w.coef, response), is_due
 
 
-def combined(weights: Array, elements: object) -> Any:
+def combined(weights: Array, elements: object) -> State:
     """sum_j weights_j elements_j over the leading axis of each array of a tree."""
     return jax.tree.map(lambda a: dot(weights, a), elements)
 

@@ -76,7 +76,7 @@ class CoordinateSolver(SpaceSolver, LossSolver):
         for field in ("dual_step", "conjugate"):
             require(self.loss, field, "pegasos, ocas or subgradient, which need none")
 
-    def init(self, key: Array, data: Batch) -> Any:
+    def init(self, key: Array, data: Batch) -> State:
         dtype, n, space = accum_dtype(data.x), data.y.shape[0], self.space
         f, coef = space.zero(key, data), jnp.zeros(n, dtype)
         if self.start is not None:

@@ -108,7 +108,7 @@ class GradientSolver(LossSolver):
         """The chain, for the statistics of the rows."""
         raise NotImplementedError
 
-    def stats(self, data: Batch) -> Any:
+    def stats(self, data: Batch) -> State:
         """Numbers of the rows (norms, bounds), stored in the state, that configure the chain."""
         return ()
 
@@ -121,7 +121,7 @@ class GradientSolver(LossSolver):
         """The stopping criterion."""
         return violation(grads, params, slope, batch)
 
-    def init(self, key: Array, data: Batch) -> Any:
+    def init(self, key: Array, data: Batch) -> State:
         if self.sparse_steps is not None and isinstance(data.x, SparseRows):
             return self.sparse_steps.init(data)
         dtype, stats = accum_dtype(data.x), self.stats(data)
@@ -207,5 +207,5 @@ class gradient(GradientSolver):
     def chain(self, stats: object) -> optax.GradientTransformation:
         return self.tx if self.data_stats is None else self.tx(stats)
 
-    def stats(self, data: Batch) -> Any:
+    def stats(self, data: Batch) -> State:
         return () if self.data_stats is None else self.data_stats(data)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
@@ -23,7 +24,7 @@ from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..loops.fitting import fit_once
 from ..models import Classifier, Expansion, Linear, support_index
-from ..types import Fit, RunState, Sampler, Solver
+from ..types import Fit, Model, RunState, Sampler, Solver
 from ..wrappers import OneVsOne, multi_output
 from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, compact, inner_of, on_rows
@@ -81,7 +82,7 @@ class Targets(NamedTuple):
         rows = np.stack([self.query, self.value], axis=1)
         return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
 
-    def solver_of(self, solver: Any) -> Any:
+    def solver_of(self, solver: Solver) -> Solver:
         """The solver of all classes or columns by that of two classes or one column."""
         if self.value.ndim == 2:
             return multi_output(solver, outputs=self.value.shape[1])
@@ -156,7 +157,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         """Whether the user gives a precomputed kernel in place of rows."""
         return is_matrix(self.kernel) or takes_matrix(self.solver)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_pairwise()
         tags.input_tags.sparse = not tags.input_tags.pairwise
@@ -332,15 +333,15 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         key = key_of(self._seed)
         return jax.random.fold_in(key, self._calls) if self._calls else key
 
-    def _scores(self, X: Any) -> Any:
+    def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
         return self._values(validate(self, X, reset=False))
 
-    def _decision_model(self) -> Any:
+    def _decision_model(self) -> Model:
         """The model whose values are the decision values."""
         return self.model_.inner if isinstance(self.model_, Classifier) else self.model_
 
-    def _values(self, X: Any) -> Any:
+    def _values(self, X: Any) -> np.ndarray:
         """Decision values of checked rows; of JAX on their device, others on the host."""
         outer, model = self._decision_model(), inner_of(self.model_)
         on_device = isinstance(X, jax.Array)  # under array API dispatch

@@ -38,7 +38,7 @@ def on_rows(model: Expansion) -> Expansion:
     return model
 
 
-def add_to_intercept(model: Any, number: Any) -> Any:
+def add_to_intercept(model: Any, number: float) -> Any:
     """The model plus a constant, or plus one for each of several targets (k,).
 
     The intercept is in float64 on the host: float32 may lack the digits.

@@ -21,6 +21,7 @@ from ..data import dataset
 from ..loops import C_grid, Selection, select
 from ..loops.select_checks import axis_of
 from ..models import Classifier
+from ..types import Solver
 from .base import BaseSVM, MergedRows, Targets, Trained
 from .compact import add_to_intercept, compact
 from .kernel_svm import KernelSVM
@@ -94,7 +95,7 @@ class CrossValidated(BaseSVM):
         if spec.name is not None:
             self.solver_ = spec.name
 
-        def maker(**numbers: object) -> Any:
+        def maker(**numbers: object) -> Solver:
             return targets.solver_of(self._spec(rows, **numbers).solver)
 
         columns = pad_columns(rows.x) if self._columns == "padded" else rows.x
@@ -275,7 +276,7 @@ class _Score:
 
     takes_probabilities = True
 
-    def __init__(self, estimator: Any, scorer: Callable | None, targets: Targets) -> None:
+    def __init__(self, estimator: BaseEstimator, scorer: Callable | None, targets: Targets) -> None:
         self.scorer, self.scoring = scorer, estimator.scoring
         self.centre = estimator._centre
         self.machine = type(estimator).__name__

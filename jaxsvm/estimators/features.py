@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .. import features
@@ -32,7 +33,7 @@ class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     kernel: str | Callable = field(default="rbf", kw_only=False)
     gamma: float | str = "scale"
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float32"]
@@ -88,7 +89,7 @@ class NystromFeatures(Map):
     choose: str | Callable = "uniform"
     random_state: int | np.random.RandomState | None = None
 
-    def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
+    def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Callable:
         if isinstance(self.choose, str):
             check_choice("choose", self.choose, LANDMARKS)
         size = min(self.n_components, x.shape[0])
@@ -138,7 +139,7 @@ class FourierFeatures(Map):
     form: str = "auto"
     random_state: int | np.random.RandomState | None = None
 
-    def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
+    def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Callable:
         size, form = self.n_components, self.form
         if form == "auto":
             form = "phase" if size % 2 else "paired"

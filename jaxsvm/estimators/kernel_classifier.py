@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ..checks import caller_stacklevel, check_choice
 from ..models import check_values
+from ..types import Model
 from ..wrappers import OneVsOne
 from .base import Targets, Trained
 from .classifier import BaseClassifier
@@ -73,7 +74,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
             self._fit_sigmoids(x, targets, weight, group)
         return targets, group
 
-    def _decision_model(self) -> Any:
+    def _decision_model(self) -> Model:
         model = super()._decision_model()
         return Pairs(model) if isinstance(model, OneVsOne) else model
 

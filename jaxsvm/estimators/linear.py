@@ -164,7 +164,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         self._coef = value
 
     @property
-    def intercept_(self) -> Any:
+    def intercept_(self) -> np.ndarray:
         """Intercepts, (1,) or (k,); 0.0 without. They may be set."""
         return self._fitted("_intercept")
 
@@ -172,7 +172,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
     def intercept_(self, value: Any) -> None:
         self._intercept = value
 
-    def _fitted(self, name: str) -> Any:
+    def _fitted(self, name: str) -> np.ndarray:
         if name not in vars(self):
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
         return vars(self)[name]

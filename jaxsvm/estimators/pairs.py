@@ -28,7 +28,7 @@ class Pairs:
         return self.model.pairs(x)
 
 
-def pair_number(first: Any, second: Any, k: int) -> Any:
+def pair_number(first: np.ndarray, second: np.ndarray, k: int) -> Any:
     """The number of the pair of classes first < second among (0, 1), (0, 2), ..., (k-2, k-1)."""
     return first * (2 * k - first - 1) // 2 + second - first - 1
 
@@ -50,7 +50,7 @@ def votes_of(first_wins: Any, k: int) -> Any:
     return wins @ first + (1 - wins) @ second
 
 
-def values_of_classes(score: Any, k: int) -> Any:
+def values_of_classes(score: np.ndarray, k: int) -> Any:
     """The votes (n, k) of the values of pairs, (n, k(k-1)/2), as scikit-learn ranks the classes.
 
     A monotone function of the sum of the values of each class, within (-1/3, 1/3), is added.

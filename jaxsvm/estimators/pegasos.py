@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from .. import losses, samplers
 from ..checks import check_choice, check_positive
@@ -25,7 +26,7 @@ def growing(t: Array) -> Array:
     return t + 1
 
 
-def by_passes(machine: Any, solver: Solver) -> Spec:
+def by_passes(machine: BaseEstimator, solver: Solver) -> Spec:
     """`max_iter` passes over the rows by a solver, or by the mean of its iterates."""
     choose = samplers.epochs if machine.shuffle else samplers.uniform
     solver = averaged(solver, weights=growing) if machine.average else solver

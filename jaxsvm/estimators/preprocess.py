@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -20,7 +22,7 @@ from ..data.from_arrays import check_finite, checked_batch
 from ..data.from_scipy import is_sparse
 from ..models import decision_values
 from ..numerics import bucket_size
-from ..types import Batch
+from ..types import Array, Batch
 
 FLOATS = [np.float64, np.float32]
 SIZES = (256, 4096)  # rows of the programs that predict
@@ -68,7 +70,7 @@ def on_cpu(x: object) -> Any:
     return x if is_sparse(x) else np.asarray(x)
 
 
-def module_of(x: object) -> Any:
+def module_of(x: object) -> ModuleType:
     """`jax.numpy` for arrays of JAX, which stay on their device, else `numpy`."""
     return jnp if isinstance(x, jax.Array) else np
 
@@ -226,7 +228,7 @@ def apply(fn: Any, x: Any) -> Any:
 
 
 @jax.jit
-def _call(fn: Any, x: Any) -> Any:
+def _call(fn: Callable, x: Any) -> Array:
     return fn(x)
 
 

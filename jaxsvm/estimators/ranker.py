@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight
 
 from .. import losses
@@ -40,7 +41,7 @@ class PairwiseSVM(BaseSVM):
     lam: float = 1e-3
     loss: str = "hinge"
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags

@@ -14,7 +14,7 @@ from .._node import cast, node, takes
 from ..engines.coordinate_ascent import CoordinateState, dual_coef
 from ..engines.dual_qp import DualState
 from ..numerics import accum_dtype
-from ..types import Array, Batch, Solver, same_structure
+from ..types import Array, Batch, Solver, State, same_structure
 from ..wrappers.problems import MaskedState
 from .parameters import spaces_of
 from .preprocess import equal_trees, row_hashes
@@ -53,7 +53,9 @@ def digest_of(x: object, value: np.ndarray) -> str:
     return hashlib.sha256(row_hashes(x).tobytes() + value.tobytes()).hexdigest()
 
 
-def start_of(last: Solution | None, now: Solution, whole: Callable, key: Array, data: Batch) -> Any:
+def start_of(
+    last: Solution | None, now: Solution, whole: Callable, key: Array, data: Batch
+) -> State:
     """The state of a run that begins at the last solution; None: it begins anew.
 
     States of runs that continue on other rows go on, and weights are a start on any rows. Dual
@@ -104,7 +106,7 @@ def start_of(last: Solution | None, now: Solution, whole: Callable, key: Array, 
 
 
 @jax.jit
-def _initial(solver: Any, key: Array, data: Batch) -> Any:
+def _initial(solver: Solver, key: Array, data: Batch) -> State:
     """The state before the first step."""
     return solver.init(key, data)
 
@@ -115,7 +117,7 @@ def _ratio(solver: object, before: object) -> float:
     return 1.0 if C is None or old is None else float(C) / float(old)
 
 
-def _at_dual(coef: Array, solver: Any, whole: Callable, key: Array, data: Batch) -> Any:
+def _at_dual(coef: Array, solver: Solver, whole: Callable, key: Array, data: Batch) -> State:
     """The states of the problems that begin at signed coefficients, (n,) or (k, n)."""
     y, weight = _unmasked(whole(targets_of_rows()).init(key, data))
     is_signed = solver.targets == "labels"
@@ -124,7 +126,7 @@ def _at_dual(coef: Array, solver: Any, whole: Callable, key: Array, data: Batch)
 
 
 @jax.jit
-def _begun(solver: Any, alpha: Array, y: Array, weight: Array, key: Array, data: Batch) -> Any:
+def _begun(solver: Solver, alpha: Array, y: Array, weight: Array, key: Array, data: Batch) -> State:
     """The states of problems with targets and weights (n,) or (k, n) that begin at alpha."""
 
     def init(alpha, y, weight):
@@ -134,12 +136,12 @@ def _begun(solver: Any, alpha: Array, y: Array, weight: Array, key: Array, data:
     return (jax.vmap(init) if alpha.ndim == 2 else init)(alpha, y, weight)
 
 
-def _unmasked(state: object) -> Any:
+def _unmasked(state: object) -> State:
     """The state of the problems, without the factors of their weights."""
     return state.inner if isinstance(state, MaskedState) else state
 
 
-def _coefficients(state: Any) -> Any:
+def _coefficients(state: State) -> Array | None:
     """The signed dual coefficients of a state, (n,) or (k, n); None: it has none to begin at."""
     if isinstance(state, CoordinateState):
         known = not isinstance(state.coef, jax.ShapeDtypeStruct)

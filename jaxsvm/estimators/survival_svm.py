@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
+from sklearn.utils import Tags
 
 from .. import losses
 from ..objectives import concordance_on
@@ -63,7 +64,7 @@ class SurvivalSVM(PairwiseSVM):
     max_iter: int = 1000
     progress: bool = False
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True  # of times; the sign of y is that of the event
         return tags

@@ -39,7 +39,7 @@ class SolverParameterMixin(BaseSVM):
         options: dict[str, Any] = {"steps": self.steps, "tol": self.tol, "sampler": self.sampler}
         return Spec(self._solver_of(rows, previous), length="steps", **options)
 
-    def _solver_of(self, rows: object, previous: object) -> Any:
+    def _solver_of(self, rows: object, previous: object) -> Solver:
         """The solver of the parameters."""
         loss: dict[str, Any] = {}
         if isinstance(self, RegressorMixin):
@@ -66,7 +66,7 @@ class SolverParameterMixin(BaseSVM):
             )
         return solver
 
-    def _by_name(self, rows: Any, **loss: Loss) -> Any:
+    def _by_name(self, rows: Any, **loss: Loss) -> Solver:
         """The exact solver of that name; without rows it has any kernel."""
         if self.solver not in EXACT:
             shown = ", ".join(map(repr, EXACT))

@@ -123,7 +123,7 @@ def cholesky(
 
 @functools.partial(jax.jit, static_argnames=("eps", "rank"))
 def _factorise(
-    kernel: Kernel, x: Array, rows: Any, tol: Scalar, key: Array | None, eps: float, rank: int
+    kernel: Kernel, x: Array, rows: Array, tol: Scalar, key: Array | None, eps: float, rank: int
 ) -> tuple[Factor, Array]:
     """The factorisation, and the share of the trace that is left.
 

@@ -127,7 +127,7 @@ class _Round(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnames=("count", "block"))
-def _pivots(key: Array, kernel: Kernel, x: Any, rows: Any, count: int, block: int) -> Array:
+def _pivots(key: Array, kernel: Kernel, x: Array, rows: Array, count: int, block: int) -> Array:
     """The pivots (count,) int32.
 
     `rows` are those of x in the layout of the kernel; None: not known yet.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from .._node import cast
 from ..numerics import accum_dtype, depends_on
 from ..objectives import decision_values
 from ..samplers import uniform
-from ..types import Array, Batch, Solver, SparseRows, row_weights, take
+from ..types import Array, Batch, Model, Solver, SparseRows, row_weights, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
 from .fitting import MANY_ROWS, MEMORY, Inputs, begin, fit, has_no_map, rows_that_fit
 from .grid_runs import Grid, GridJob, held_rows
@@ -57,11 +58,11 @@ class Stack:
         return self.solver([leaf[0] for leaf in self.own])
 
 
-def _is_same(a: Any, b: Any) -> bool:
+def _is_same(a: Array, b: Array) -> bool:
     return a is b or (jnp.shape(a) == jnp.shape(b) and bool(jnp.all(a == b)))
 
 
-def refit(grid: Grid, cell: tuple[int, ...]) -> Any:
+def refit(grid: Grid, cell: tuple[int, ...]) -> Model:
     """The model of a cell trained on all rows."""
     key = jax.random.clone(grid.key)  # all fits have the same
     return fit(grid.solver(cell), grid.data, key, steps=grid.steps, tol=grid.tol).model
@@ -118,7 +119,7 @@ def run_fits(part: GridJob) -> None:
 
 
 @functools.cache
-def runner(steps: int | None) -> Any:
+def runner(steps: int | None) -> Callable:
     """The function that makes a fit of an exact machine on a part of the rows."""
     return lambda machine, data, key, tol: fit(
         machine, data, key, steps=steps_of(machine, steps, data), tol=tol
@@ -149,7 +150,7 @@ def _width(grid: Grid, line: list, rows: tuple, memory: float) -> int:
 
 @functools.partial(jax.jit, static_argnames=("steps",))
 def _fit_cells(
-    stack: Stack, arrays: tuple[Batch, Array, Array], key: Array, tol: Any, *, steps: int | None
+    stack: Stack, arrays: tuple[Batch, Array, Array], key: Array, tol: float, *, steps: int | None
 ) -> tuple[Array, dict]:
     """Decision values at the rows held out (cells, folds, m), and numbers (cells, folds).
 

@@ -48,6 +48,7 @@ from ..types import (
     Model,
     RunState,
     Sampler,
+    Scalar,
     Solver,
     State,
     row_weights,
@@ -513,7 +514,7 @@ def rows_of_curve(rows: list[Curve], like: object) -> Curve:
 # Before and after
 
 
-def lengths(solver: Solver, sampler: Sampler, limit: Any, n: int, asked: tuple) -> Lengths:
+def lengths(solver: Solver, sampler: Sampler, limit: Scalar, n: int, asked: tuple) -> Lengths:
     """How many steps a run makes, and a chunk of it; `asked` are steps, passes and every."""
     (steps, passes, every), iterates = asked, solver.iterates_to is not None
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
@@ -621,7 +622,7 @@ def evenly_spread(data: Batch, k: int) -> Batch:
     return rows_at(data, jnp.asarray(np.arange(k) * data.weight.shape[0] // k, jnp.int32))
 
 
-def last_loss(curve: Curve, traced: bool) -> Any:
+def last_loss(curve: Curve, traced: bool) -> Array:
     """The mean loss of the last chunk, (); nan if any is, and 0 if no step was made."""
     xp: Any = jnp if traced else np
     losses = xp.asarray(curve.loss)
@@ -647,7 +648,7 @@ def conclude(
     return model, finite & jnp.all(row_finite | (row_weights(rows).weight <= 0))
 
 
-def nan_unless(right: Any, a: Any) -> Any:
+def nan_unless(right: Array, a: Array) -> Any:
     """An array of the model, of nan where traced targets or weights are none."""
     is_real = hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.floating)
     return jnp.where(right, a, jnp.nan) if is_real else a

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._node import Node
 from ..numerics import is_traced
-from ..types import Batch, Lifted, RunState, Solver, State, same_structure
+from ..types import Array, Batch, Lifted, RunState, Solver, State, same_structure
 
 NAMES = (
     *("rows or targets", "weights", "kernels or features", "numbers or functions"),
@@ -62,7 +62,7 @@ def crc_of(parts: list) -> int:
     return max(crc, 1)
 
 
-def _bytes_of(a: Any) -> bytes:
+def _bytes_of(a: Array) -> bytes:
     """The checksum of an array as bytes, worked out once for an array on a device."""
     kept, place = _known.get(id(a)), id(a)
     if kept is None or kept[0]() is not a:
@@ -84,7 +84,7 @@ def resumed(solver: Solver, data: Batch, state: RunState, like: RunState, origin
     return RunState(kept, state.sampler, jnp.asarray(state.step, jnp.int32), jnp.zeros((), bool))
 
 
-def check_origin(solver: Solver, data: Batch, run: Any, new: np.ndarray) -> State:
+def check_origin(solver: Solver, data: Batch, run: RunState, new: np.ndarray) -> State:
     """The state of a solver, unless it holds sums over other rows, or of another kernel.
 
     Args:
@@ -117,7 +117,7 @@ def check_origin(solver: Solver, data: Batch, run: Any, new: np.ndarray) -> Stat
     return state
 
 
-def _kind(leaf: Any) -> Any:
+def _kind(leaf: Any) -> object:
     """The dtype of a leaf; keys of all implementations are of one kind."""
     return "key" if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
 

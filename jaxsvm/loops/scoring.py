@@ -53,7 +53,7 @@ class Scorer:
     targets and weights, for these probabilities.
     """
 
-    def __init__(self, score: str | Callable, targets: Any) -> None:
+    def __init__(self, score: str | Callable, targets: str | tuple) -> None:
         several = isinstance(targets, tuple)
         is_real = (targets[0] if several else targets) == "real"
         is_of_any = callable(score) or score in ("error", "risk")

@@ -79,7 +79,7 @@ def _check_names(maker: Callable, names: list[str]) -> None:
         )
 
 
-def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> Any:
+def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> Solver:
     """The solver of the first cell, after checks of it and of those at the ends of the axes."""
     _check_names(maker, list(axes))
     middle = {name: numbers[0].item() for name, numbers in axes.items()}

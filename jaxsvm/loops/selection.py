@@ -12,7 +12,7 @@ from .._node import static, struct
 from ..calibration import calibrate_columns, check_method, columns_of
 from ..coverage import check_alpha, from_values
 from ..models import Classes, Classifier, OneVsOne
-from ..types import Certificate
+from ..types import Certificate, Model
 from .sweeping import Table
 
 # axes whose larger numbers regularise more; of all others the smaller ones do
@@ -161,7 +161,7 @@ class Selection:
         return self.classes.predict(self.model, x)
 
     @property
-    def classifier(self) -> Any:
+    def classifier(self) -> Model:
         """As `Fit.classifier`."""
         return self.classes.classifier(self.model)
 

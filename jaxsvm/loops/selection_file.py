@@ -36,7 +36,9 @@ class Results:
         self.arrays["values"] = np.full((*shape, n), np.nan, np.float32)
         self.lock = threading.Lock()
 
-    def record(self, cell: tuple, fold: int, rows: object, values: Any, numbers: dict) -> None:
+    def record(
+        self, cell: tuple, fold: int, rows: object, values: np.ndarray, numbers: dict
+    ) -> None:
         """Keep the result of one fit.
 
         Args:

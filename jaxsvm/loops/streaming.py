@@ -424,7 +424,7 @@ def _on_devices(plan: StreamPlan, names: FirstNames, state: State) -> StreamStat
 @functools.partial(jax.jit, static_argnames=("batch", "parts"))
 def run_batches(
     solver: Solver,
-    probe: Any,
+    probe: Callable,
     rows: Batch,
     state: State,
     step: Any,
@@ -479,7 +479,7 @@ def run_batches(
 
 @functools.partial(jax.jit, static_argnames=("rows", "parts"))
 def init_stream(
-    solver: Solver, key: Any, first: Batch, *, rows: int | None, parts: int = 1
+    solver: Solver, key: Array, first: Batch, *, rows: int | None, parts: int = 1
 ) -> State:
     """The state before the first row, by the first chunk; or by `rows` rows of zeros."""
     if rows is not None:

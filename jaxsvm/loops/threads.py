@@ -81,7 +81,7 @@ def run_jobs(work: Callable, jobs: list, threads: int, limits: Limits) -> list:
     pool = concurrent.futures.ThreadPoolExecutor(max(1, threads))
 
     @with_flags_of_caller
-    def run_job(job: object) -> Any:
+    def run_job(job: object) -> object:
         try:
             return None if limits.stopped else work(job)
         except BaseException:

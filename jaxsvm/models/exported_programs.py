@@ -102,7 +102,7 @@ def export(
     return exported
 
 
-def _opaque(model: Model) -> Any:
+def _opaque(model: Model) -> Model:
     """The model with numbers that the compiler does not compute with.
 
     Otherwise it computes at compile time what depends on the model alone, which takes minutes for

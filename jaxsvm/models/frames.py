@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..types import Rows
+
+if typing.TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def is_frame(x: Rows) -> bool:
@@ -21,7 +25,7 @@ def column_names(x: Any) -> tuple[str, ...]:
     return names if all(isinstance(name, str) for name in names) else ()
 
 
-def frame_numbers(frame: Any) -> np.ndarray:
+def frame_numbers(frame: DataFrame) -> np.ndarray:
     """The numbers (n, d) of a data frame.
 
     Raises:

@@ -27,7 +27,7 @@ from ..files import atomic_path, refuse_special
 from ..kernels import Kernel, by_name, linear, polynomial, precomputed, rbf, sigmoid
 from ..names import KERNELS
 from ..numerics import listed_entries, pad_rows
-from ..types import SparseRows, all_finite
+from ..types import Model, SparseRows, all_finite
 from .functions import Expansion, Linear
 from .multiclass import MultiOutput, OneVsOne, OneVsRest, pair_coef
 from .predictions import Classifier, MultiLabel
@@ -121,7 +121,7 @@ def to_libsvm(model: object, path: str | bytes | os.PathLike, *, task: str | Non
 
 def from_libsvm(
     path: str | bytes | os.PathLike, *, columns: int | None = None, sparse: bool = False
-) -> Any:
+) -> Model:
     """The model in a text file of LIBSVM or LIBLINEAR.
 
     Its decision values are those of `svm-predict` or `predict`. Where large coefficients of a

@@ -12,7 +12,7 @@ import numpy as np
 from .._node import static, struct
 from ..checks import matrix
 from ..numerics import blocked, dot
-from ..types import Array
+from ..types import Array, Model
 
 
 @struct
@@ -28,7 +28,7 @@ class StackedModels:
         axes_of = jax.tree.unflatten(jax.tree.structure(self.inner), axes)
         return jax.vmap(fn, in_axes=(axes_of,), out_axes=out_axes)(self.inner)
 
-    def one(self, position: int) -> Any:
+    def one(self, position: int) -> Model:
         """One of the models."""
         leaves, tree = jax.tree.flatten(self.inner)
         pairs = zip(leaves, self.stacked, strict=True)
@@ -51,7 +51,7 @@ class OneVsRest(StackedModels):
         """Decision values, (n, d) -> (n, k)."""
         return self.of_each(lambda model: model(x), out_axes=1)
 
-    def __getitem__(self, c: int) -> Any:
+    def __getitem__(self, c: int) -> Model:
         if isinstance(c, int | np.integer) and not -self.scores <= c < self.scores:
             raise IndexError(f"there is no model[{c}], there are {self.scores}")
         return self.one(c)
@@ -95,7 +95,7 @@ class OneVsOne(StackedModels):
         x = matrix("x", x)
         return blocked(lambda rows: votes(self.pairs(rows), self.classes), x, block)
 
-    def __getitem__(self, pair: tuple[int, int]) -> Any:
+    def __getitem__(self, pair: tuple[int, int]) -> Model:
         k = self.classes
         whole = isinstance(pair, tuple) and all(isinstance(c, int | np.integer) for c in pair)
         if not whole or len(pair) != 2 or not 0 <= pair[0] < pair[1] < k:
@@ -122,7 +122,7 @@ def votes(score: Array, k: int) -> Array:
     return votes + total / (3 * (jnp.abs(total) + 1))
 
 
-def pair_coef(sv_coef: np.ndarray, n_support: Any) -> np.ndarray:
+def pair_coef(sv_coef: np.ndarray, n_support: np.ndarray) -> np.ndarray:
     """The coefficients (k(k-1)/2, m) of all pairs, from those of LIBSVM, (m, k-1).
 
     Support vectors are sorted by class, `n_support` (k,) of each. Each has one coefficient for each

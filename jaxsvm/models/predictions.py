@@ -210,7 +210,7 @@ class Classes(TargetNames):
         place = jnp.argmax(values, axis=1) if values.ndim > 1 else (values > 0).astype(jnp.int32)
         return jnp.asarray(self.names)[place]
 
-    def classifier(self, model: Model) -> Any:
+    def classifier(self, model: Model) -> Model:
         """The model with the names, without points of coefficient 0, for files and for serving.
 
         Raises:
@@ -244,7 +244,7 @@ class Labels(TargetNames):
     def _traced(self, values: Array) -> Array:
         return (values > 0).astype(jnp.int32)
 
-    def classifier(self, model: Model) -> Any:
+    def classifier(self, model: Model) -> Model:
         """The model with the names, as that of `Classes`, a `MultiLabel`."""
         return MultiLabel(_support_only(model), self.names, self.columns)
 

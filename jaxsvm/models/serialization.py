@@ -79,7 +79,7 @@ def _make(name: str, fields: dict) -> Any:
         ) from error
 
 
-def _encode(node: object, arrays: list) -> Any:
+def _encode(node: object, arrays: list) -> object:
     """A pytree as JSON, its arrays appended to `arrays`."""
     each = lambda parts: [_encode(part, arrays) for part in parts]
     named = lambda parts: {name: _encode(part, arrays) for name, part in parts.items()}
@@ -105,7 +105,7 @@ def _encode(node: object, arrays: list) -> Any:
     )
 
 
-def _encode_array(node: object, arrays: list) -> Any:
+def _encode_array(node: object, arrays: list) -> dict:
     if isinstance(node, jax.Array) and not has_values(node):
         raise ValueError(
             "an array that is traced, or in parts on devices of other processes, cannot be saved: "

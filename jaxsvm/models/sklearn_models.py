@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from ..checks import shown
 from ..kernels import by_name
-from ..types import SparseRows, all_finite
+from ..types import Model, SparseRows, all_finite
 from .functions import Expansion, Linear, Mapped
 from .libsvm import described, expansion_of, linear_of, linear_weights, support_of
 from .multiclass import OneVsOne, OneVsRest, pair_coef
@@ -23,7 +24,7 @@ _OTHERS = {  # estimators that hold another one, and how to reach that
 _SCALERS = {"Standardize": ("mean", "scale"), "Scale": ("low", "width")}  # (x - first) / second
 
 
-def from_sklearn(fitted: Any) -> Any:
+def from_sklearn(fitted: BaseEstimator) -> Model:
     """The model of a fitted support vector machine of scikit-learn.
 
     Its decision values are those of the estimator. scikit-learn is not imported.
@@ -120,7 +121,7 @@ _MACHINES = {
 }
 
 
-def to_sklearn(model: Any, *, task: str | None = None) -> Any:
+def to_sklearn(model: Any, *, task: str | None = None) -> BaseEstimator:
     """A fitted estimator of scikit-learn with the decision values of a model.
 
     It predicts, and is pickled, where jaxsvm is not installed. Kernel models become `SVC`, `SVR` or
@@ -166,7 +167,7 @@ def to_sklearn(model: Any, *, task: str | None = None) -> Any:
     return machine
 
 
-def _scaler(phi: Callable) -> Any:
+def _scaler(phi: Callable) -> BaseEstimator:
     """The map of columns as a fitted `StandardScaler`."""
     from sklearn.preprocessing import StandardScaler
 
@@ -177,7 +178,7 @@ def _scaler(phi: Callable) -> Any:
     return made
 
 
-def _linear_estimator(model: Linear | OneVsRest, task: str) -> Any:
+def _linear_estimator(model: Linear | OneVsRest, task: str) -> BaseEstimator:
     """A linear estimator, with the attributes that its `fit` sets."""
     from sklearn.linear_model import SGDOneClassSVM
     from sklearn.svm import LinearSVC, LinearSVR
@@ -192,7 +193,7 @@ def _linear_estimator(model: Linear | OneVsRest, task: str) -> Any:
     return machine
 
 
-def _kernel_estimator(model: Expansion | OneVsOne, task: str) -> Any:
+def _kernel_estimator(model: Expansion | OneVsOne, task: str) -> BaseEstimator:
     """An estimator on LIBSVM, with the attributes that its `fit` sets.
 
     LIBSVM's values of two classes are positive for the first, those of scikit-learn for the second.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..types import Array
+from ..types import Array, State
 
 
 def map_on_cpu(fn: Callable) -> Callable:
@@ -97,7 +96,7 @@ def map_sharing(prepare: Callable, solve: Callable, many: Callable, most: Callab
 
 def _map_groups(
     fn: Callable, leaves: Sequence[Array], batched: Sequence[bool], size: int, width: int
-) -> Any:
+) -> State:
     """`fn` of groups of at most `width` elements, all of one size; the last is repeated to fill."""
     groups = -(-size // width)
     if groups == 1:
@@ -110,7 +109,7 @@ def _map_groups(
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:size], result)
 
 
-def _map(fn: Callable, leaves: Sequence[Array], batched: Sequence[bool]) -> Any:
+def _map(fn: Callable, leaves: Sequence[Array], batched: Sequence[bool]) -> State:
     """`fn` of the leaves, mapped in sequence over the first axis of those that are batched."""
 
     def call(rows):

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
+from ..types import State
+
 
 def in_double(fn: Callable) -> Callable:
     """The function `fn`, computed in float64 whatever the dtype of its arguments.
@@ -39,7 +41,7 @@ def in_double(fn: Callable) -> Callable:
     return call
 
 
-def _cast(tree: object, dtype: DTypeLike) -> Any:
+def _cast(tree: object, dtype: DTypeLike) -> State:
     """The tree with its floating numbers cast to `dtype`, other leaves as they are."""
 
     def cast_leaf(leaf):

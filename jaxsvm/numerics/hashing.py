@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..types import Array
 
 
-def hash32(bits: Any) -> Any:
+def hash32(bits: Array) -> Array:
     """A 32-bit integer hash: the finaliser of MurmurHash3.
 
     Every input bit affects every output bit.

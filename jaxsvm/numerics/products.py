@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..types import Array, SparseRows
+from ..types import Array, SparseRows, State
 from . import sparse_products
 from .sharding import on_one_device, shards, split_rows
 
@@ -224,7 +223,7 @@ def blocked(fn: Callable, x: Array | SparseRows, block: int) -> Array:
     return lax.scan(write, jnp.zeros((n, *types.shape[1:]), types.dtype), starts)[0]
 
 
-def fold_rows(fn: Callable, total: object, rows: object, block: int) -> Any:
+def fold_rows(fn: Callable, total: object, rows: object, block: int) -> State:
     """The value of `fn` after all rows, which it receives in blocks.
 
     Args:

@@ -110,7 +110,7 @@ def put_row(a: Array, i: Array, value: Array) -> Array:
     return lax.dynamic_update_slice(a, value[None], _start(a, i), allow_negative_indices=False)
 
 
-def _start(a: Any, i: Array) -> tuple[Array, ...]:
+def _start(a: Array, i: Array) -> tuple[Array, ...]:
     return (i, *[jnp.zeros_like(i)] * (a.ndim - 1))
 
 

@@ -34,7 +34,18 @@ from ..numerics import (
     scatter_set,
     sqnorms,
 )
-from ..types import Array, Batch, Certificate, Lifted, Loss, Model, SparseRows, column, require
+from ..types import (
+    Array,
+    Batch,
+    Certificate,
+    Lifted,
+    Loss,
+    Model,
+    Rows,
+    SparseRows,
+    column,
+    require,
+)
 from .elastic import elastic_gap
 from .evaluate import (
     check_dual_model,
@@ -179,7 +190,7 @@ def _check_dual(dual: Any, model: Any, data: Batch, passes: object, l1_ratio: ob
         )
 
 
-def _of_columns(model: Any, data: Batch, lam: Any, certify: Any) -> Certificate:
+def _of_columns(model: Model, data: Batch, lam: Any, certify: Any) -> Certificate:
     """The certificates of k targets, stacked."""
     k = data.y.shape[1]
     if np.ndim(lam) not in (0, 1) or (np.ndim(lam) and len(lam) != k):
@@ -190,7 +201,7 @@ def _of_columns(model: Any, data: Batch, lam: Any, certify: Any) -> Certificate:
     return jax.tree.map(lambda *leaves: stack(leaves), *parts)
 
 
-def _machine(model: object, c: int, k: int) -> Any:
+def _machine(model: object, c: int, k: int) -> Model:
     """The c-th of k models on the same rows."""
     if isinstance(model, Mapped):
         return dataclasses.replace(model, inner=_machine(model.inner, c, k))
@@ -320,7 +331,7 @@ def certificate_on_support(
 
 @in_float64
 def _dual_certificate(
-    model: Any, data: Batch, lam: Array, dual: Array, loss: Loss, bias: str
+    model: Model, data: Batch, lam: Array, dual: Array, loss: Loss, bias: str
 ) -> Certificate:
     """The certificate of a linear model by given dual coefficients."""
     model = to_features(model, data)[0] if isinstance(data, Lifted) else model
@@ -337,7 +348,7 @@ def _dual_certificate(
     return _bound(problem, coef, score, square, distance, jnp.ones((), bool))
 
 
-def _weights(coef: Array, model: object, x: Any) -> Array:
+def _weights(coef: Array, model: object, x: Rows) -> Array:
     """sum_i coef_i phi(x_i), of features some rows at a time."""
     if not isinstance(model, Mapped):
         return dot(coef, x)
@@ -362,7 +373,7 @@ def _elastic_certificate(
 
 
 @in_float64
-def _feasible(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) -> Array:
+def _feasible(model: Model, data: Batch, lam: Array, loss: Loss, bias: str) -> Array:
     """Whether the model's own dual coefficients are feasible, () bool."""
     model, data = to_features(model, data)
     return model_dual(Problem(model, data, lam, loss, bias))[1]

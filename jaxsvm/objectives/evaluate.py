@@ -33,7 +33,7 @@ from ..types import (
 
 
 def check_objective(
-    model: Any, data: Any, loss: object = hinge, needs: str = "sqnorm", joint: bool = False
+    model: Model, data: Batch, loss: object = hinge, needs: str = "sqnorm", joint: bool = False
 ) -> tuple[Any, Batch]:
     """The model without names, and the rows with columns and targets as these names have them.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -83,7 +84,7 @@ def _share(data: Batch, wrong: Array) -> Array:
     return jnp.minimum(jnp.vdot(normalized_weights(data), wrong), 1)
 
 
-def error_on(data: Batch) -> Any:
+def error_on(data: Batch) -> Callable:
     """A probe for `fit`: model -> weighted fraction of misclassified rows.
 
     A row is misclassified if its score has the wrong sign, its largest score is that of another
@@ -116,7 +117,7 @@ def error_on(data: Batch) -> Any:
     return _Error(data, _kind_of(data))
 
 
-def risk_on(data: Batch, loss: AnyLoss = hinge) -> Any:
+def risk_on(data: Batch, loss: AnyLoss = hinge) -> Callable:
     """A probe for `fit`: model -> weighted mean loss on the rows of `data`.
 
     It is inf if a score is not finite. Of k targets a row it is the mean over all of them.

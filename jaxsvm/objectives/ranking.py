@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -33,7 +34,7 @@ from .probes import Probe
 GAINS = ("exponential", "linear")
 
 
-def auc_on(data: Batch) -> Any:
+def auc_on(data: Batch) -> Callable:
     """A probe for `fit`: model -> the area under the ROC curve.
 
     It is the weighted share of pairs of a positive and a negative row in which the positive one has
@@ -66,7 +67,7 @@ def auc_on(data: Batch) -> Any:
     return _PairShare(data._replace(query=None), tie=0.5)
 
 
-def pair_accuracy_on(data: Batch) -> Any:
+def pair_accuracy_on(data: Batch) -> Callable:
     """A probe for `fit`: model -> the weighted share of pairs that are in the right order.
 
     The pairs are those of `losses.rank_hinge`: two rows of one query with different grades. A pair
@@ -95,7 +96,7 @@ def pair_accuracy_on(data: Batch) -> Any:
     return _PairShare(data)
 
 
-def concordance_on(data: Batch) -> Any:
+def concordance_on(data: Batch) -> Callable:
     """A probe for `fit`: model -> the concordance index of the scores with censored times.
 
     It is the weighted share of comparable pairs in the right order, where the later time has the
@@ -134,7 +135,7 @@ def concordance_on(data: Batch) -> Any:
 
 def ndcg_on(
     data: Batch, k: int | None = None, *, gains: str = "exponential", weighted: bool = False
-) -> Any:
+) -> Callable:
     """A probe for `fit`: model -> the mean normalised discounted cumulative gain of the queries.
 
         DCG = sum of gain(grade) / log2(1 + rank) over the k rows of the highest scores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
@@ -110,7 +111,7 @@ class strata(Sampler):
         return shares.reshape(-1)[: data.weight.shape[0]]
 
     @property
-    def period(self) -> Any:
+    def period(self) -> Callable | None:
         """That of the rows of a block."""
         period = self.inner.period
         return period and (lambda n: period(self.length(n)))

@@ -127,7 +127,7 @@ def select_state(has_rows: Array, new: State, old: State) -> State:
 
 def stack_models(
     inner: Solver, state: State, data: Batch | None, targets: dict | None, make_model: Callable
-) -> Any:
+) -> Model:
     """The models of stacked states as one; leaves that do not depend on the state are stored once.
 
     `targets` are the fields of `data` in which the problems differ, stacked as the states are.
@@ -146,7 +146,7 @@ def stack_models(
     return _lift_shared_map(models, stacked, make_model)
 
 
-def _lift_shared_map(models: object, stacked: tuple[bool, ...], make_model: Callable) -> Any:
+def _lift_shared_map(models: object, stacked: tuple[bool, ...], make_model: Callable) -> Model:
     """The multiclass model; a feature map that all models share is applied once, before them."""
     if isinstance(models, Mapped):
         map_leaves = len(jax.tree.leaves(models.phi))

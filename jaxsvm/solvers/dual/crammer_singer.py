@@ -32,7 +32,7 @@ from ...numerics import (
     row_at,
     sqnorms,
 )
-from ...types import Array, Batch, Info, from_step_0, state_class
+from ...types import Array, Batch, Info, Rows, from_step_0, state_class
 
 
 @state_class("CrammerSingerState", sums_of=(), restart=from_step_0)
@@ -187,7 +187,9 @@ class crammer_singer(AllRowsSolver):
         return OneVsRest(linear_model(self.bias, v, state.coef, parameters), (True, True))
 
 
-def _descend(constant: bool, numbers: tuple, state: CrammerSingerState, x: Any, y: Array) -> Search:
+def _descend(
+    constant: bool, numbers: tuple, state: CrammerSingerState, x: Rows, y: Array
+) -> Search:
     """Passes over the rows until the gap is at most `tol`."""
     C, tol, rounds = numbers
     curvature = sqnorms(x) + (1.0 if constant else 0.0)
