@@ -16,14 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .types import Array
-
 _REAL = numbers.Real | decimal.Decimal
 
 MOST_COUNT = 2**31 - 1  # largest count or size, as these are int32
 
 
-def as_array(name: str, value: Any) -> Array | np.ndarray:
+def as_array(name: str, value: Any) -> jax.Array | np.ndarray:
     """An array or a number, unchanged; a list or tuple of numbers as an array.
 
     The array is one leaf.

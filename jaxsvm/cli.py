@@ -17,12 +17,11 @@ import time
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from sklearn.base import BaseEstimator
 
 import jaxsvm
 
@@ -32,6 +31,9 @@ from .data.files import read, word_columns
 from .files import atomic_path
 from .loops.progress import Bar
 from .types import Array
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 # name -> what its targets are
 MACHINES = {name: "classes" for name in ("SVC", "NuSVC", "LinearSVC", "BudgetedSVC")}

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from .types import Batch
-
 
 def of_fit(result: Any) -> str:
     """The lines of a `Fit`: the model, how the run ended, and the curve."""
@@ -35,7 +33,7 @@ def of_certificate(proof: Any) -> str:
     )
 
 
-def of_batch(data: Batch) -> str:
+def of_batch(data: Any) -> str:
     """The line of a `Batch`: its size and what its targets are; of other fields, their types."""
     shapes = [getattr(field, "shape", ()) for field in (data.x, data.y)]
     if len(shapes[0]) != 2 or len(shapes[1]) not in (1, 2) or data.y.dtype.kind not in "fiu":

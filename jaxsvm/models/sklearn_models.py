@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from ..checks import shown
 from ..kernels import by_name
@@ -16,6 +15,9 @@ from .functions import Expansion, Linear, Mapped
 from .libsvm import described, expansion_of, linear_of, linear_weights, support_of
 from .multiclass import OneVsOne, OneVsRest, pair_coef
 from .predictions import Classifier
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 _OTHERS = {  # estimators that hold another one, and how to reach that
     "Pipeline": ": pass its last step, pipeline[-1]; pipeline[:-1] maps the rows",
