@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import refuse_masked, shown
+from ..checks import is_array, refuse_masked, shown
 
 
 def encode(y: Any, names: Any = None) -> tuple[np.ndarray, tuple]:
@@ -60,8 +60,7 @@ def _names(name: str, values: Any) -> np.ndarray:
             strings.
     """
     refuse_masked(name, values)
-    array = values if hasattr(values, "dtype") else np.asarray(values, object)
-    array = np.asarray(array)
+    array = np.asarray(values, None if is_array(values) else object)
     if array.dtype.kind == "O" and array.ndim == 1:
         items = array.tolist()
         for kind in (str, numbers.Real | np.bool_):
