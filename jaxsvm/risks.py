@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .numerics import accum_dtype, fast_max, pairwise_sum
-from .types import Array, Batch, JointLoss, Loss
+from .types import Array, Batch, Loss
 
 __all__ = [
     "Hessian",
@@ -110,12 +110,12 @@ def second_order_of(loss: Loss, data: Batch) -> Callable:
 
 def couples_rows(loss: Any) -> bool:
     """Whether a loss has a joint risk of its own, as those of ranking."""
-    return isinstance(loss, JointLoss)
+    return getattr(loss, "joint", None) is not None
 
 
 def is_smooth(loss: Any) -> bool:
     """Whether the slope of a loss is continuous, so that its risk has a Hessian."""
-    return loss.smooth if isinstance(loss, JointLoss) else loss.curvature is not None
+    return getattr(loss, "smooth", False) if couples_rows(loss) else loss.curvature is not None
 
 
 def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
