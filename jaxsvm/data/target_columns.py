@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import is_sparse, refuse_masked, shown
+from ..checks import is_array, is_sparse, refuse_masked, shown
 from ..models.frames import is_frame
 
 MOST_MISSING = "y holds no target at all in column {}: leave the column out"
@@ -15,7 +15,7 @@ MOST_MISSING = "y holds no target at all in column {}: leave the column out"
 def has_columns(y: Any, task: str | None = None) -> bool:
     """Whether y has several targets for each row; one column is taken for labels of that task."""
     try:
-        shape = np.shape(y)
+        shape = y.shape if is_array(y) else np.asarray(y).shape
     except ValueError:  # rows of several lengths
         return False
     return len(shape) == 2 and (shape[1] != 1 or task == "multilabel")
