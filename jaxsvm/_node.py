@@ -19,7 +19,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .checks import MOST_COUNT, as_array, as_number, integer, is_key, on_host, refuse_shape, shown
+from .checks import (
+    MOST_COUNT,
+    as_array,
+    as_number,
+    integer,
+    is_array,
+    is_key,
+    on_host,
+    refuse_shape,
+    shown,
+)
 
 _T = TypeVar("_T")
 REGISTRY: dict[str, Any] = {}  # name -> class, factory or function: what `models.load` may make
@@ -155,6 +165,7 @@ def _is_structure(hint: tuple) -> bool:
 class Node:
     """The base of nodes."""
 
+    example: typing.ClassVar[str] = ""  # in messages; "": the name of the class
     _hints: typing.ClassVar[dict[str, tuple]]
     _shape: typing.ClassVar[tuple[str, ...]]
 
@@ -200,8 +211,7 @@ class Node:
         """The value of a field of this kind; raise TypeError for one of another."""
         refuse_class(name, value)
         if not isinstance(value, cls):
-            example = getattr(cls, "example", cls.__name__)
-            raise TypeError(f"{name} must be {example}, got {shown(value)}")
+            raise TypeError(f"{name} must be {cls.example or cls.__name__}, got {shown(value)}")
         return value
 
     def replace(self, **changes: object) -> Any:
@@ -262,7 +272,7 @@ def _admitted(field: dataclasses.Field, hint: tuple, value: Any) -> Any:
         value = as_number(name, value)
         if isinstance(value, np.ndarray | np.generic):
             value = float(value)
-        elif hasattr(value, "dtype") and not jnp.issubdtype(value.dtype, jnp.floating):
+        elif is_array(value) and not jnp.issubdtype(value.dtype, jnp.floating):
             value = value.astype(jnp.result_type(float))
     elif jax.Array in hint:
         value = as_array(name, value)
@@ -298,7 +308,7 @@ def _admitted(field: dataclasses.Field, hint: tuple, value: Any) -> Any:
 
 def is_number(leaf: object) -> bool:
     """Whether a leaf is a number or an array."""
-    return isinstance(leaf, float | complex) or hasattr(leaf, "dtype")
+    return isinstance(leaf, float | complex) or is_array(leaf)
 
 
 @node
@@ -327,8 +337,7 @@ def carried(value: object) -> Any:
         return value
     if callable(value) and jax.tree_util.all_leaves([value]):
         return jax.tree_util.Partial(value)
-    is_array = [hasattr(leaf, "dtype") for leaf in leaves]
-    pairs = [*zip(leaves, is_array, strict=True)]
+    pairs = [(leaf, is_array(leaf)) for leaf in leaves]
     rest = tuple(None if flag else (leaf,) for leaf, flag in pairs)
     return Carried([leaf for leaf, flag in pairs if flag], (tree, rest))
 
@@ -413,7 +422,7 @@ def same_number(one: object, other: object) -> bool:
 
 def show(value: Any) -> str:
     """A field in a repr."""
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
+    if is_array(value):
         concrete = not isinstance(value, jax.core.Tracer) and value.shape == ()
         if concrete and jnp.issubdtype(value.dtype, jnp.number):
             return str(value.dtype.type(value)) if value.dtype.kind == "f" else repr(value.item())

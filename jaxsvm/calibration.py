@@ -398,7 +398,7 @@ def check_held_out(caller: str, model: Model, data: Batch, made: type) -> None:
         data: the rows.
         made: the class of what the function returns.
     """
-    if not callable(model) or isinstance(model, type | made) or hasattr(model, "_fields"):
+    if not callable(model) or isinstance(model, type | tuple | made):
         raise TypeError(
             "model must be one of decision values, such as result.model or result.classifier, got "
             f"{shown(model)}"

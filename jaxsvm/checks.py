@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import decimal
+import functools
 import inspect
 import numbers
 import os
 import reprlib
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from .flags import flag
 
 _REAL = numbers.Real | decimal.Decimal
 
@@ -27,12 +30,12 @@ def as_array(name: str, value: Any) -> jax.Array | np.ndarray:
     The array is one leaf.
     """
     leaves = jax.tree.leaves(value) if isinstance(value, list | tuple) else []
-    if leaves and all(isinstance(leaf, _REAL) or _is_array(leaf) for leaf in leaves):
+    if leaves and all(isinstance(leaf, _REAL) or is_array(leaf) for leaf in leaves):
         of_jax = any(isinstance(leaf, jax.Array) for leaf in leaves)
         with contextlib.suppress(TypeError, ValueError):  # rows that differ in length
             return jnp.asarray(value) if of_jax else np.asarray(value, float)
     is_number = isinstance(value, float | int) and not isinstance(value, bool)
-    if is_number or (_is_array(value) and is_numeric(value.dtype)):
+    if is_number or (is_array(value) and is_numeric(value.dtype)):
         return value
     raise TypeError(f"{name} must be an array of numbers, got {shown(value)}")
 
@@ -71,7 +74,7 @@ def as_number(name: str, value: Any) -> Any:
     """
     number(name, value)
     known = isinstance(value, np.generic | np.ndarray) and value.dtype != jax_dtype(value.dtype)
-    return value if _is_array(value) and value.dtype != bool and not known else _float(name, value)
+    return value if is_array(value) and value.dtype != bool and not known else _float(name, value)
 
 
 def refuse_shape(name: str, value: Any) -> None:
@@ -127,7 +130,7 @@ def key(name: str, value: Any) -> None:
     Raises:
         TypeError: for anything else, such as a seed or several keys.
     """
-    raw = _is_array(value) and value.dtype == np.uint32 and value.shape in ((2,), (4,))
+    raw = is_array(value) and value.dtype == np.uint32 and value.shape in ((2,), (4,))
     if not (is_key(value) and value.shape == ()) and not raw:
         raise TypeError(f"{name} must be one key, such as jax.random.key(0), got {shown(value)}")
 
@@ -143,13 +146,13 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
         ValueError: an array of another rank or number of columns, or with masked entries.
     """
     refuse_masked(name, value)
-    if hasattr(value, "tocsr"):
+    if is_sparse(value):
         raise TypeError(
             f"{name} is a sparse matrix of SciPy: pass jaxsvm.dataset(x, y).x, which "
             "holds it as SparseRows"
         )
-    if not _is_array(value) or hasattr(value, "_fields"):
-        is_batch = hasattr(value, "_fields") and hasattr(value, "x")
+    if not is_array(value) or isinstance(value, tuple):
+        is_batch = isinstance(value, tuple) and hasattr(value, "x")
         how = f": pass its rows, {name}.x" if is_batch else ""
         raise TypeError(
             f"{name} must be an array with a row for each example, got {shown(value)}{how}"
@@ -218,7 +221,7 @@ def jax_dtype(dtype: np.dtype) -> np.dtype:
 
 def x64_enabled() -> bool:
     """Whether 64-bit types are enabled in JAX, here and now."""
-    return bool(getattr(jax.config, "jax_enable_x64"))  # noqa: B009  JAX adds its options at run time
+    return bool(flag("enable_x64"))
 
 
 def as_path(name: str, path: object) -> str:
@@ -253,7 +256,7 @@ def row_numbers(name: str, value: Any, n: int) -> Any:
     """
     if isinstance(value, list | tuple | range) and all(is_whole(i, -np.inf, np.inf) for i in value):
         value = np.asarray(value, np.int64)
-    if not (_is_array(value) and len(value.shape) == 1 and jnp.issubdtype(value.dtype, np.integer)):
+    if not (is_array(value) and len(value.shape) == 1 and jnp.issubdtype(value.dtype, np.integer)):
         raise TypeError(
             f"{name} must be a vector of row numbers, such as jnp.array([0, 3]), got {shown(value)}"
         )
@@ -331,7 +334,7 @@ def calling(name: str, fn: object, form: str, *args: object) -> Iterator[None]:
         TypeError, ValueError: with the message of the function quoted; one of this package, whose
             sentences say what is wrong, raises its own.
     """
-    module = getattr(getattr(fn, "func", fn), "__module__", None)  # func: of a partial
+    module = getattr(fn.func if isinstance(fn, functools.partial) else fn, "__module__", None)
     if (module or "").partition(".")[0] == __package__:
         yield
         return
@@ -355,7 +358,7 @@ def calling(name: str, fn: object, form: str, *args: object) -> Iterator[None]:
 
 def has_shape(value: Any) -> bool:
     """Whether the value is an array with axes, traced or not."""
-    return _is_array(value) and len(value.shape) > 0
+    return is_array(value) and len(value.shape) > 0
 
 
 def on_host(x: object) -> Any:
@@ -386,7 +389,7 @@ def has_values(*trees: object) -> bool:
 
 def shown(value: Any) -> str:
     """A value in a message: shape of an array, name of a function, else a short representation."""
-    if _is_array(value):
+    if is_array(value):
         return f"an array of {value.dtype} of shape {tuple(value.shape)}"
     if isinstance(value, int) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
@@ -397,13 +400,19 @@ def shown(value: Any) -> str:
     return reprlib.repr(value)
 
 
-def _is_array(value: object) -> bool:
+def is_array(value: object) -> TypeGuard[Any]:
+    """Whether this is an array of any library: it has a dtype and a shape."""
     return hasattr(value, "dtype") and hasattr(value, "shape") and not inspect.isclass(value)
+
+
+def is_sparse(x: object) -> TypeGuard[Any]:
+    """Whether this is a sparse matrix of SciPy."""
+    return hasattr(x, "tocsr")
 
 
 def is_key(value: Any) -> bool:
     """Whether this is an array of typed keys."""
-    return _is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def is_numeric(dtype: np.dtype) -> bool:
@@ -415,7 +424,7 @@ def is_numeric(dtype: np.dtype) -> bool:
 
 def _check_real(name: str, value: Any) -> None:
     """Raise TypeError unless this is a real number or an array of real numbers."""
-    is_number = is_numeric(value.dtype) if _is_array(value) else isinstance(value, _REAL)
+    is_number = is_numeric(value.dtype) if is_array(value) else isinstance(value, _REAL)
     if not is_number and not is_key(value):
         raise TypeError(f"{name} must be a number, got {shown(value)}")
 
@@ -487,7 +496,7 @@ def check_positive(**numbers: object) -> None:
         known = number(name, value)
         if known is None or 2.0**-126 <= known < np.inf:  # the least of float32
             continue
-        dtype = np.promote_types(getattr(value, "dtype", np.float64), np.float32)
+        dtype = np.promote_types(value.dtype if is_array(value) else np.float64, np.float32)
         least = float(np.finfo(dtype).tiny)
         if not least <= known < np.inf:
             goal = f"of at least {least:.3g}" if 0 < known < least else "above 0"

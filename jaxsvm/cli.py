@@ -27,9 +27,11 @@ import jaxsvm
 
 from . import features, kernels, losses, samplers
 from .__about__ import __version__
+from .checks import is_sparse
 from .data.files import read, word_columns
 from .files import atomic_path
 from .loops.progress import Bar
+from .models.frames import is_frame
 from .types import Array
 
 if TYPE_CHECKING:
@@ -194,7 +196,7 @@ def train(args: argparse.Namespace) -> None:
 
     rows = read(args.file, args.target)
     saved = {"target": args.target, "first": rows.first, "width": rows.x.shape[1]}
-    saved["columns"] = list(rows.x) if hasattr(rows.x, "columns") else None
+    saved["columns"] = list(rows.x) if is_frame(rows.x) else None
     saved["words"] = word_columns(rows.x)
     rows = clean(rows, saved, args.file)
     if args.target is not None and rows.y.dtype.kind == "U":
@@ -284,7 +286,7 @@ def matched(x: Any, saved: Mapping, path: str) -> Any:
         ValueError: another kind of rows, a column that is missing, or words for numbers.
     """
     columns, words, missing = saved["columns"], saved["words"], float("nan")
-    if (columns is None) == hasattr(x, "columns"):
+    if (columns is None) == is_frame(x):
         raise ValueError(
             f"{path} is a table: the model was trained on rows without names of columns"
             if columns is None
@@ -332,7 +334,7 @@ def clean(rows: Any, saved: Mapping, path: str) -> Any:
 
 def taken(rows: Any, places: Any) -> Any:
     """Some of the rows."""
-    x = rows.x.iloc[places] if hasattr(rows.x, "iloc") else rows.x[places]
+    x = rows.x.iloc[places] if is_frame(rows.x) else rows.x[places]
     some = [None if a is None else a[places] for a in (rows.y, rows.query, rows.weight)]
     return type(rows)(x, *some, rows.first)
 
@@ -408,7 +410,7 @@ def pipeline_of(x: Any, saved: Mapping, machine: object) -> BaseEstimator:
 
     numbers = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
     if saved["columns"] is None:
-        rows = MaxAbsScaler() if hasattr(x, "tocsr") else numbers
+        rows = MaxAbsScaler() if is_sparse(x) else numbers
     else:
         one_hot = OneHotEncoder(handle_unknown="ignore")
         words = make_pipeline(SimpleImputer(strategy="most_frequent"), one_hot)

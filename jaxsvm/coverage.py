@@ -159,7 +159,7 @@ def conformal(model: Model, data: Batch, alpha: float = 0.1) -> Any:
     inner = model.inner if isinstance(model, Classifier) else model
     traced = is_traced(inner, data)
     values = inner(data.x) if traced else decision_values(inner, data.x)
-    if not (names or getattr(data.classes, "names", ())) and values.ndim == 1:
+    if values.ndim == 1 and not names and (data.classes is None or not data.classes.names):
         return from_values((inner,), [values], [data.y], [data.weight], alpha, known)
     k = 2 if values.ndim == 1 else values.shape[1]
     place, names = places_of(data, names, k, traced)

@@ -31,6 +31,7 @@ from .checks import (
     has_shape,
     has_values,
     integer,
+    is_array,
     is_numeric,
     matrix,
     on_host,
@@ -294,7 +295,7 @@ def _numbers_on_host(kernel: Kernel) -> Kernel:
 
     def number(a: object) -> Any:
         known = on_host(a)
-        weak = known is not None and not known.ndim and getattr(a, "weak_type", False)
+        weak = known is not None and not known.ndim and isinstance(a, jax.Array) and a.weak_type
         return a if known is None else known.item() if weak else known
 
     return jax.tree.map(number, kernel)
@@ -1025,7 +1026,7 @@ def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -
     integer("block", block, 1)
     rows: Any = matrix("x", x)
     points: Any = matrix("z", z)
-    if not hasattr(coef, "shape") or coef.shape[:1] != (points.shape[0],):
+    if not is_array(coef) or coef.shape[:1] != (points.shape[0],):
         raise ValueError(
             f"coef must hold a number for each of the {points.shape[0]} rows of z, "
             f"got {shown(coef)}"

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from .checks import check_choice
+from .checks import check_choice, is_array
 from .loops.sweeping import Table
 from .models import Classifier, Expansion
 from .types import Batch, Curve, Fit, Model, SparseRows
@@ -84,8 +84,8 @@ def learning_curve(
     by_label = runs if isinstance(runs, Mapping) else {"run": runs}
     infos = {key: run.info if isinstance(run, Fit) else run for key, run in by_label.items()}
     if value is None:
-        has_probe = all(getattr(info, "probe", 0) is not None for info in infos.values())
-        value = "probe" if has_probe else "loss"
+        lacks_probe = any(isinstance(info, Curve) and info.probe is None for info in infos.values())
+        value = "loss" if lacks_probe else "probe"
     if not callable(value):
         check_choice("value", value, tuple(VALUES))
     lines = [(label, *_line(label, info, value, x)) for label, info in infos.items()]
@@ -146,8 +146,8 @@ def _line(label: str, info: object, value: str | Callable, x: str) -> tuple[np.n
             "value='loss'"
         )
     values = value(info) if callable(value) else getattr(info, value)
-    if getattr(values, "shape", None) != step.shape:
-        what = f"shape {values.shape}" if hasattr(values, "shape") else f"a {type(values).__name__}"
+    if not is_array(values) or values.shape != step.shape:
+        what = f"shape {values.shape}" if is_array(values) else f"a {type(values).__name__}"
         raise ValueError(
             f"{label} must have one number for each look, shape {step.shape}, got {what}: pick "
             "one by a function, such as value=lambda info: info.probe[..., 0]"

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .checks import is_array
+
 
 def of_fit(result: Any) -> str:
     """The lines of a `Fit`: the model, how the run ended, and the curve."""
@@ -35,7 +37,7 @@ def of_certificate(proof: Any) -> str:
 
 def of_batch(data: Any) -> str:
     """The line of a `Batch`: its size and what its targets are; of other fields, their types."""
-    shapes = [getattr(field, "shape", ()) for field in (data.x, data.y)]
+    shapes = [field.shape if is_array(field) else () for field in (data.x, data.y)]
     if len(shapes[0]) != 2 or len(shapes[1]) not in (1, 2) or data.y.dtype.kind not in "fiu":
         return f"Batch whose x is {type(data.x).__name__} and y {type(data.y).__name__}"
     (n, d), y = data.x.shape, np.asarray(data.y)

@@ -171,7 +171,7 @@ def signed_times(y: Any) -> Any:
     Raises:
         ValueError: other fields; times that are not finite, or not above 0.
     """
-    names = getattr(getattr(y, "dtype", None), "names", None)
+    names = y.dtype.names if isinstance(y, np.ndarray) else None
     if names is None:
         return y
     kinds = [y.dtype[name].kind for name in names]

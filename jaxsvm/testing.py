@@ -14,6 +14,7 @@ from jax import lax
 
 from . import loops, models
 from ._node import node
+from .checks import is_array
 from .data import dataset
 from .types import (
     Array,
@@ -200,8 +201,9 @@ def _paths(tree: object) -> list[tuple[str, Any]]:
 
 def _type(leaf: Any) -> str:
     shape = ", ".join(map(str, np.shape(leaf)))
-    weak = "weakly typed " if getattr(leaf, "weak_type", False) else ""
-    return f"{weak}{getattr(leaf, 'dtype', type(leaf).__name__)}[{shape}]"
+    weak = isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) and leaf.weak_type
+    kind = leaf.dtype if is_array(leaf) else type(leaf).__name__
+    return f"{'weakly typed ' * weak}{kind}[{shape}]"
 
 
 def _type_difference(before: object, after: object) -> str | None:
@@ -352,7 +354,7 @@ def _check_model(s: _Subject) -> None:
     model = _fit(s, steps=4).model
     for name, leaf in _paths(model):
         kind = type(leaf).__name__
-        _require(hasattr(leaf, "dtype"), f"leaf {name} of the model is a {kind}, no array")
+        _require(is_array(leaf), f"leaf {name} of the model is a {kind}, no array")
     x, n, targets = s.data.x, s.data.y.shape[0], s.solver.targets
     value, most = model(x), 1 if targets in ("labels", "real") else 2
     seen = f"got values of shape {np.shape(value)}"

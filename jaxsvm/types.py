@@ -19,7 +19,7 @@ from jax.typing import DTypeLike
 
 from . import printing
 from ._node import Node, nodes_of, register
-from .checks import calling, has_values, is_numeric, row_numbers, shown
+from .checks import calling, has_values, is_array, is_numeric, row_numbers, shown
 from .flags import despite_flags
 
 Array: TypeAlias = jax.Array
@@ -317,7 +317,7 @@ class Solver(Node):
         """Whether a state of `fit` holds sums over rows, or numbers for each of them."""
         if self.needs_all_rows or any(self.row_entries(data)):
             return True
-        return hasattr(jax.eval_shape(self.init, jax.random.key(0), data), "sums_of")
+        return said(jax.eval_shape(self.init, jax.random.key(0), data), "sums_of") is not None
 
     def prepare(self, data: Batch) -> Batch:
         """The rows after the feature map, as `Lifted`."""
@@ -337,6 +337,11 @@ def state_class(name: str, **says: object) -> Callable:
         return register(name, cls)
 
     return decorate
+
+
+def said(state: State, word: str, default: Any = None) -> Any:
+    """What the class of a state says of itself by one of the attributes that `Solver` lists."""
+    return getattr(state, word, default)
 
 
 def from_step_0(state: State) -> State:
@@ -503,7 +508,7 @@ class Loss(Node):
                 with jax.numpy_dtype_promotion("standard"):  # numbers may be of another float
                     result = jax.eval_shape(fn, *args)
             shape = score.shape if field in ("slope", "dual_step") else y.shape
-            wrong = getattr(result, "shape", None) != shape or not is_numeric(result.dtype)
+            wrong = not is_array(result) or result.shape != shape or not is_numeric(result.dtype)
             if wrong and not (dual and result is None):
                 raise ValueError(
                     f"{field} of loss must give one number for each score, got {shown(result)} for "
@@ -745,7 +750,7 @@ class Fit(NamedTuple):
         cause = {"interrupted": "interrupted: ", "seconds": "out of time: "}.get(str(reason), "")
         if not self.info.step.shape[0]:
             return f"{cause}no step was made; the run stands at step {steps}"
-        knows = lambda node: isinstance(getattr(node, "method", None), str)
+        knows = lambda node: isinstance(said(node, "method"), str)
         parts = jax.tree.leaves(self.state.solver, is_leaf=knows)
         method = next((f"{part.method} " for part in parts if knows(part)), "")
         # a chunk of a stream that filled no batch has none
@@ -803,8 +808,7 @@ def check_batch(name: str, data: object) -> None:
             f"classes of {name} must be jaxsvm.models.Classes(names), got {shown(data.classes)}"
         )
     for field, part in zip(data._fields[:5], data[:5], strict=True):
-        is_array = hasattr(part, "dtype") and hasattr(part, "shape")
-        if not is_array and (field != "query" or part is not None):
+        if not is_array(part) and (field != "query" or part is not None):
             raise TypeError(
                 f"{field} of {name} must be an array, got {shown(part)}: make the "
                 "batch with jaxsvm.dataset(x, y)"
@@ -916,7 +920,7 @@ def column(data: Batch, c: int | str) -> Batch:
         [-1.0, 1.0]
     """
     check_batch("data", data)
-    names = list(getattr(data.classes, "names", ()))
+    names = [] if data.classes is None else list(data.classes.names)
     place = names.index(c) if isinstance(c, str) and c in names else c
     is_column = not isinstance(place, str) and data.y.ndim > 1 and 0 <= place < data.y.shape[1]
     if not is_column:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checks import check_rows
+from ..checks import check_rows, is_sparse
 from ..models import Classes
 from ..models.frames import column_names, frame_numbers, is_frame
 from ..types import Batch
@@ -68,7 +68,7 @@ def chunks(x: Any, y: object = None, weight: object = None, *, rows: int) -> Chu
     """
     if not isinstance(rows, int | np.integer) or isinstance(rows, bool) or rows < 1:
         raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
-    if hasattr(x, "tocsr"):
+    if is_sparse(x):
         raise ValueError(
             "x is a SciPy matrix: make it a Batch first, jaxsvm.data.chunks(jaxsvm.dataset(x, "
             "y), rows=...)"

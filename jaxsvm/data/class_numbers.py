@@ -6,7 +6,7 @@ import numbers
 
 import numpy as np
 
-from ..checks import refuse_masked, shown
+from ..checks import is_array, refuse_masked, shown
 
 
 def encode(y: object, names: object = None) -> tuple[np.ndarray, tuple]:
@@ -59,8 +59,7 @@ def _names(name: str, values: object) -> np.ndarray:
             strings.
     """
     refuse_masked(name, values)
-    array = values if hasattr(values, "dtype") else np.asarray(values, object)
-    array = np.asarray(array)
+    array = np.asarray(values, None if is_array(values) else object)
     if array.dtype.kind == "O" and array.ndim == 1:
         items = array.tolist()
         for kind in (str, numbers.Real | np.bool_):

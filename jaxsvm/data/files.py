@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..models.frames import is_frame
 from ..types import Batch
 from .from_arrays import dataset
 
@@ -61,8 +62,7 @@ def load(path: str | os.PathLike, target: str | None = None, *, task: str | None
         )
     x, y, query, weight, _ = read(path, target)
     if y is None:
-        is_table = hasattr(x, "columns")
-        names = f"one of {_names(x.columns)}" if is_table else "the file has no array y"
+        names = f"one of {_names(x.columns)}" if is_frame(x) else "the file has no array y"
         raise ValueError(f"name the column of targets, load(path, target=...): {names}")
     try:
         return dataset(x, y, weight, query=query, task=task)
@@ -104,7 +104,7 @@ def read(path: str | os.PathLike, target: str | None = None, like: Mapping | Non
 
 def word_columns(x: Any) -> list:
     """The names of the columns of a data frame that hold no numbers; none of other rows."""
-    return list(x.select_dtypes(exclude=["number", "bool"])) if hasattr(x, "columns") else []
+    return list(x.select_dtypes(exclude=["number", "bool"])) if is_frame(x) else []
 
 
 def _table(path: str, kind: str, target: str | None, words: list | None) -> Rows:
@@ -142,7 +142,7 @@ def _svmlight(path: str, width: int | None = None, first: int | None = None) -> 
 
 def _npz(path: str) -> Rows:
     arrays = np.load(path, allow_pickle=False)
-    names = getattr(arrays, "files", [])
+    names = [] if isinstance(arrays, np.ndarray) else arrays.files
     for x, y in ARRAYS:
         if x in names:
             parts: Any = [arrays[k] if k in names else None for k in (x, y, "query", "weight")]

@@ -12,6 +12,7 @@ from ..checks import (
     caller_stacklevel,
     check_choice,
     check_rows,
+    is_sparse,
     jax_dtype,
     refuse_masked,
     x64_enabled,
@@ -23,7 +24,7 @@ from ..ranking import check_grades, signed_times
 from ..types import Batch
 from .class_numbers import encode
 from .fold_numbers import group_numbers
-from .from_scipy import csr, is_mostly_zeros, is_sparse, sparsify, stored_range
+from .from_scipy import csr, is_mostly_zeros, sparsify, stored_range
 from .target_columns import has_columns, target_columns
 from .traced_rows import is_traced_array, traced_batch
 

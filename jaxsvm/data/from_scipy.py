@@ -17,11 +17,6 @@ DENSITY = 0.1  # share of nonzero numbers up to which sparse rows are faster, me
 FEW = 64  # columns, up to which dense rows are
 
 
-def is_sparse(x: object) -> bool:
-    """Whether this is a sparse matrix of SciPy."""
-    return hasattr(x, "tocsr")
-
-
 def csr(x: Any) -> csr_matrix:
     """A copy of a sparse matrix as CSR, without duplicate entries or stored zeros."""
     if x.ndim != 2:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import refuse_masked, shown
-from .from_scipy import is_sparse
+from ..checks import is_array, is_sparse, refuse_masked, shown
+from ..models.frames import is_frame
 
 MOST_MISSING = "y holds no target at all in column {}: leave the column out"
 
@@ -15,7 +15,7 @@ MOST_MISSING = "y holds no target at all in column {}: leave the column out"
 def has_columns(y: object, task: str | None = None) -> bool:
     """Whether y has several targets for each row; one column is taken for labels of that task."""
     try:
-        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+        shape = y.shape if is_array(y) else np.asarray(y).shape
     except ValueError:  # rows of several lengths
         return False
     return len(shape) == 2 and (shape[1] != 1 or task == "multilabel")
@@ -37,7 +37,7 @@ def target_columns(
             f"y has several columns, which is for task 'multilabel' or 'regression', got {task!r}"
         )
     refuse_masked("y", y)
-    own = list(getattr(y, "columns", ()))  # of a data frame
+    own = list(y.columns) if is_frame(y) else []
     y = np.asarray(y.toarray() if is_sparse(y) else y)
     if y.dtype.kind not in "biufO":
         raise ValueError(f"y of several columns must hold numbers or booleans, got {y.dtype}")

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checks import check_rows, matrix, on_host
 from ..numerics import accum_dtype
-from ..types import Array, Batch
+from ..types import Array, Batch, SparseRows
 
 
 def traced_batch(
@@ -32,8 +32,9 @@ def traced_batch(
     x = matrix("x", x)
     check_rows(x, y=y, weight=weight, query=query)
     n, dtype = x.shape[0], accum_dtype(x)
-    for name, a in (("x", x), ("y", y), ("weight", weight)):
-        known = None if a is None or is_traced_array(a) else on_host(getattr(a, "value", a))
+    values = x.value if isinstance(x, SparseRows) else x
+    for name, a in (("x", values), ("y", y), ("weight", weight)):
+        known = None if a is None or is_traced_array(a) else on_host(a)
         if known is not None and not np.isfinite(known).all():
             raise ValueError(f"{name} holds a NaN or an infinity: drop or fill in such rows")
     y = labels(jnp.asarray(y), dtype) if task == "binary" else jnp.asarray(y).astype(dtype)

@@ -182,7 +182,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             raise ValueError("sample_weight must be at least 0 everywhere; 0 leaves a row out")
         if not (weight > 0).any():
             raise ValueError("all sample weights are zero: no row is left to train on")
-        if np.isfinite(X.data if hasattr(X, "tocsr") else X).all():
+        if np.isfinite(X.data if is_sparse(X) else X).all():
             check_digits(X, np.dtype(np.float64 if x64_enabled() else np.float32))
         return X, y, weight
 

@@ -16,14 +16,16 @@ from sklearn.model_selection import check_cv
 
 from .. import kernels
 from ..calibration import Calibrated
-from ..checks import integer
+from ..checks import integer, is_sparse
 from ..data import dataset
 from ..loops import C_grid, Selection, select
+from ..loops.scoring import ProbabilityScore
 from ..loops.select_checks import axis_of
 from ..models import Classifier
 from ..types import Solver
 from .base import BaseSVM, MergedRows, Targets, Trained
 from .compact import add_to_intercept, compact
+from .kernel_classifier import KernelClassifier
 from .kernel_svm import KernelSVM
 from .parameters import WITH_GAMMA, estimator
 from .preprocess import batch, make_seed, pad_columns
@@ -217,9 +219,7 @@ def gamma_axis(gammas: object, x: Any) -> np.ndarray:
     """The values of gamma; a whole number stands for the usual values for these rows."""
 
     def grid(size: int) -> np.ndarray:
-        rows: Any = x
-        if hasattr(x, "tocsr"):
-            rows = dataset(x, np.zeros(x.shape[0]), task="regression").x
+        rows = dataset(x, np.zeros(x.shape[0]), task="regression").x if is_sparse(x) else x
         return kernels.gamma_grid(rows, size)
 
     return number_axis("gammas", gammas, grid)
@@ -271,10 +271,8 @@ def predicted(values: np.ndarray, votes: bool) -> np.ndarray:
     return np.argmax(np.rint(values) if votes else values, axis=1)
 
 
-class _Score:
+class _Score(ProbabilityScore):
     """The score of a fold as `select` calls it: less is better."""
-
-    takes_probabilities = True
 
     def __init__(self, estimator: BaseEstimator, scorer: Callable | None, targets: Targets) -> None:
         self.scorer, self.scoring = scorer, estimator.scoring
@@ -283,8 +281,8 @@ class _Score:
         self.classes = None if targets.names is None else np.asarray(estimator.classes_)
         self.votes = False
         if self.classes is not None:
-            ties = getattr(estimator, "break_ties", True)
-            self.votes = estimator.multiclass == "ovo" and not ties
+            by_votes = isinstance(estimator, KernelClassifier) and not estimator.break_ties
+            self.votes = by_votes and estimator.multiclass == "ovo"
             first = np.unique(targets.value, return_index=True)[1]
             self.class_weights = np.broadcast_to(targets.factors, len(targets.value))[first]
 

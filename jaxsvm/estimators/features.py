@@ -15,9 +15,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .. import features
-from ..checks import caller_stacklevel, check_choice, integer
+from ..checks import caller_stacklevel, check_choice, integer, is_sparse
 from ..data import dataset
-from ..data.from_scipy import is_sparse
 from ..features.landmarks import choice
 from ..kernels import Kernel
 from ..names import LANDMARKS

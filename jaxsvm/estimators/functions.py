@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..data.from_scipy import is_sparse
+from ..checks import is_array, is_sparse
 from ..kernels import Kernel
 
 
@@ -34,7 +34,7 @@ def as_numbers(X: Any) -> Any:
 
 def is_table(rows: Any) -> bool:
     """Whether rows for a function of arrays are numbers in columns, which are checked."""
-    return is_sparse(rows) or getattr(rows, "ndim", 0) == 2 and rows.dtype.kind in "fiub"
+    return is_sparse(rows) or is_array(rows) and len(rows.shape) == 2 and rows.dtype.kind in "fiub"
 
 
 def is_traceable(fn: Any, rows: object) -> bool:
@@ -47,7 +47,7 @@ def is_traceable(fn: Any, rows: object) -> bool:
     d = rows.shape[1]
     shapes = (jax.ShapeDtypeStruct((d + i, d), np.float32) for i in (1, 2))
     try:
-        return getattr(jax.eval_shape(fn, *shapes), "shape", None) == (d + 1, d + 2)
+        return jax.eval_shape(fn, *shapes).shape == (d + 1, d + 2)
     except Exception:  # noqa: BLE001  # whatever a function of arrays does with tracers
         return False
 
@@ -56,7 +56,7 @@ def kernel_matrix(fn: Any, rows: Any, other: Any) -> np.ndarray:
     """The values (n, m) of a function of arrays at n rows and m others."""
     values = fn(rows, other)
     values = np.asarray(values.toarray() if is_sparse(values) else values, np.float64)
-    n, m = (x.shape[0] if hasattr(x, "shape") else len(x) for x in (rows, other))
+    n, m = (x.shape[0] if is_sparse(x) else len(x) for x in (rows, other))
     if values.shape != (n, m):
         raise ValueError(
             f"the kernel function must give an array of shape ({n}, {m}) for {n} rows and {m} "

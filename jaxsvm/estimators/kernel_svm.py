@@ -11,7 +11,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .. import kernels
-from ..data.from_scipy import is_sparse
+from ..checks import is_sparse
 from ..kernels import Kernel
 from ..loops.checks import whole_number
 from ..loops.fitting import MANY_ROWS, most_updates

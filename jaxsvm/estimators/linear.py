@@ -15,8 +15,8 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from .. import samplers
-from ..checks import check_choice, check_positive
-from ..data.from_scipy import is_mostly_zeros, is_sparse, sparsify
+from ..checks import check_choice, check_positive, is_sparse
+from ..data.from_scipy import is_mostly_zeros, sparsify
 from ..loops.checks import whole_number
 from ..machines import (
     MOST_COLUMNS,
@@ -26,6 +26,8 @@ from ..machines import (
     linear_solver,
     system_for_grid,
 )
+from ..models.functions import Linear
+from ..models.multiclass import StackedModels
 from ..numerics import dot
 from ..types import Loss
 from .base import BaseSVM, Spec, Trained, steps_of_state
@@ -146,11 +148,11 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
 
     def _without_column(self, model: Any) -> Any:
         """The model with the weight of the last column as its intercept."""
-        if not hasattr(model, "w"):
+        if not isinstance(model, Linear):
             inner = self._without_column(model.inner)
-            stacked = {"stacked": (True, True)} if hasattr(model, "stacked") else {}
+            stacked = {"stacked": (True, True)} if isinstance(model, StackedModels) else {}
             return dataclasses.replace(model, inner=inner, **stacked)
-        w = np.asarray(model.w)
+        w: Any = np.asarray(model.w)
         b = (self.intercept_scaling * w[..., -1]).astype(w.dtype)
         return dataclasses.replace(model, w=w[..., :-1], b=b, bias="feature")
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..data.from_scipy import is_sparse
+from ..checks import is_sparse
 from ..numerics import dot
 from ..types import Array
 from ..wrappers import OneVsOne

@@ -9,8 +9,7 @@ import numpy as np
 
 from .. import kernels, losses
 from .._node import nodes_in
-from ..checks import check_positive, x64_enabled
-from ..data.from_scipy import is_sparse
+from ..checks import check_positive, is_sparse, x64_enabled
 from ..kernels import Kernel, as_kernel
 from ..names import ALIASES, KERNELS
 from ..wrappers import on_features

@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .. import losses, samplers
-from ..checks import check_choice, check_positive
-from ..data.from_scipy import is_sparse
+from ..checks import check_choice, check_positive, is_sparse
 from ..solvers import pegasos
 from ..types import Array, Loss, Solver
 from ..wrappers import averaged

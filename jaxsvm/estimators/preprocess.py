@@ -17,10 +17,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from .._node import carried
-from ..checks import x64_enabled
+from ..checks import is_sparse, x64_enabled
 from ..data.from_arrays import check_finite, checked_batch
-from ..data.from_scipy import is_sparse
 from ..models import decision_values
+from ..models.frames import is_frame
 from ..numerics import bucket_size
 from ..types import Array, Batch
 
@@ -46,7 +46,7 @@ def validate(estimator: Any, X: Any, *y: ArrayLike, **options: Any) -> Any:
         word = word.removeprefix("np.str_(").removesuffix(")")
         if problem != "could not convert string to float":
             raise
-        names = X.columns if hasattr(X, "columns") else ()
+        names = X.columns if is_frame(X) else ()
         places = [f"column {name!r} of X" for name in names if holds_words(X[name])]
         place = (places or ["X" if holds_words(X) else "y"])[0]
         advice = "encode them by sklearn.preprocessing.OneHotEncoder in a pipeline"

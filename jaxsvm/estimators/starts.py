@@ -14,7 +14,7 @@ from .._node import cast, node, takes
 from ..engines.coordinate_ascent import CoordinateState, dual_coef
 from ..engines.dual_qp import DualState
 from ..numerics import accum_dtype
-from ..types import Array, Batch, Solver, State, same_structure
+from ..types import Array, Batch, Solver, State, said, same_structure
 from ..wrappers.problems import MaskedState
 from .parameters import spaces_of
 from .preprocess import equal_trees, row_hashes
@@ -75,11 +75,11 @@ def start_of(
     shapes = jax.eval_shape(fields.init, key, data)
     first = _unmasked(shapes)
     by_dual = takes(now.solver, "start") and _coefficients(first) is not None
-    if not (streams(fields) or hasattr(first, "restart") or by_dual):
-        name = getattr(first, "method", "this solver")
+    if not (streams(fields) or said(first, "restart") or by_dual):
         raise ValueError(
-            f"warm_start=True takes a solver that can begin at a solution, and {name} cannot: set "
-            "warm_start=False, or take newton, dual_descent, pegasos, sdca or decomposition"
+            "warm_start=True takes a solver that can begin at a solution, and "
+            f"{said(first, 'method', 'this solver')} cannot: set warm_start=False, or take newton, "
+            "dual_descent, pegasos, sdca or decomposition"
         )
     if last is None:
         return None
@@ -113,7 +113,7 @@ def _initial(solver: Solver, key: Array, data: Batch) -> State:
 
 def _ratio(solver: object, before: object) -> float:
     """The ratio of the C of two solvers, 1 where they have none."""
-    C, old = (getattr(each, "C", None) for each in (solver, before))
+    C, old = (vars(each).get("C") for each in (solver, before))
     return 1.0 if C is None or old is None else float(C) / float(old)
 
 
@@ -148,7 +148,7 @@ def _coefficients(state: State) -> Array | None:
         every = jax.vmap(dual_coef) if state.coef.ndim == 2 else dual_coef
         return every(state) if known else state.coef
     state = getattr(state, "dual", state)
-    return state.coef if isinstance(state, DualState) or hasattr(state, "restart") else None
+    return state.coef if isinstance(state, DualState) or said(state, "restart") else None
 
 
 def _are_like(one: object, other: object) -> bool:

@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from .. import kernels, losses
-from ..models import Mapped
+from ..models import Expansion, Linear, Mapped
 from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Batch, Loss, Solver
 from .base import BaseSVM, Spec
@@ -221,7 +221,7 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
         model = jax.eval_shape(model_of, jax.random.key(0), data)
         while isinstance(model, Mapped):
             model = model.inner
-        return getattr(model, "bias", None) == "free"
+        return isinstance(model, Linear | Expansion) and model.bias == "free"
 
     @available_if(SolverParameterMixin._can_partial_fit)
     def partial_fit(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._node import cast, struct
-from ..checks import calling, check_bytes, check_nonnegative, matrix, shown
+from ..checks import calling, check_bytes, check_nonnegative, is_array, matrix, shown
 from ..checks import key as check_key
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import accum_dtype, count, dot, is_traced
@@ -159,7 +159,7 @@ def nystrom(
             raise ValueError(
                 "landmarks must be a matrix of rows; its rows differ in length"
             ) from error
-    if not hasattr(rows, "shape") or not hasattr(rows, "dtype"):
+    if not is_array(rows):
         raise TypeError(f"landmarks must be a whole number or a matrix of rows, got {shown(rows)}")
     if len(rows.shape) != 2 or not rows.shape[0]:
         raise ValueError(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ..checks import is_sparse
 from ..data.from_arrays import check_digits, check_target_digits, numbers
 from ..models import Classes
 from ..models.frames import by_name, column_names, is_frame
@@ -36,7 +37,7 @@ class FirstNames:
             ValueError: other columns, or a class that the first chunk did not name.
         """
         of_frame = isinstance(chunk, tuple | list) and len(chunk) > 0 and is_frame(chunk[0])
-        if not of_frame and getattr(chunk, "classes", None) is None:
+        if not of_frame and (not isinstance(chunk, Batch) or chunk.classes is None):
             return chunk
         own = Classes((), column_names(chunk[0])) if of_frame else chunk.classes
         known = self.classes or Classes()
@@ -97,7 +98,7 @@ def _arrays(
             f"{name} is a {type(chunk).__name__}: give batches, or tuples (x, y) or (x, y, "
             "weight); jaxsvm.data.chunks(x, y, rows=1000) cuts one data set"
         )
-    if hasattr(fields[0], "tocsr"):
+    if is_sparse(fields[0]):
         raise ValueError(
             f"x of {name} is a SciPy matrix: make it a Batch first, jaxsvm.dataset(x, y)"
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from ..numerics import is_traced
 
@@ -55,5 +56,5 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
 
 def _is_small(arguments: object) -> bool:
     is_plain = jax.default_backend() == "cpu" and "xla_cpu" not in os.environ.get("XLA_FLAGS", "")
-    size = sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(arguments))
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(arguments))
     return is_plain and size <= SMALL and not is_traced(arguments)

@@ -17,7 +17,7 @@ from .._node import cast
 from ..numerics import accum_dtype, depends_on
 from ..objectives import decision_values
 from ..samplers import uniform
-from ..types import Array, Batch, Model, Solver, SparseRows, row_weights, take
+from ..types import Array, Batch, Model, Solver, SparseRows, row_weights, said, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
 from .fitting import MANY_ROWS, MEMORY, Inputs, begin, fit, has_no_map, rows_that_fit
 from .grid_runs import Grid, GridJob, held_rows
@@ -76,7 +76,7 @@ def run_fits(part: GridJob) -> None:
     """
     grid, lines, data = part.grid, part.grid.lines, part.grid.data
     first, folds, held = grid.solver(lines[0][0]), list(part.folds), held_rows(grid.fold)
-    kernels = [getattr(machine_of(grid.solver(cell))[0], "kernel", None) for cell in lines[0]]
+    kernels = [m and m.kernel for m, _ in (machine_of(grid.solver(cell)) for cell in lines[0])]
     if Stack.of(grid, lines[0]) is None or any(kernel != kernels[0] for kernel in kernels):
         lines = [[cell] for line in lines for cell in line]
     lines = [line for line in lines if not part.is_done(line, part.folds)]
@@ -167,7 +167,7 @@ def _fit_cells(
         last = support[-1] if support.shape[0] else jnp.zeros((), jnp.int32)
         return decision_values(run.model, held), {"support": last}
 
-    restarts = hasattr(jax.eval_shape(first.init, key, data), "restart")
+    restarts = said(jax.eval_shape(first.init, key, data), "restart") is not None
     if not restarts or any(depends_on(features, first_own)):
 
         def one_cell(_: Array, own: list[Array]) -> tuple[Array, dict]:

@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 
 from .._node import carried, cast, holds_functions
-from ..checks import calling, check_bytes, check_positive, is_numeric, shown
+from ..checks import calling, check_bytes, check_positive, is_array, is_numeric, shown
 from ..files import DeferredInterrupt
 from ..flags import despite_flags
 from ..models import classes_of
@@ -209,7 +209,7 @@ def fit(
         if not is_number(value):
             raise ValueError(
                 "the probe must give one number to compare with tol, got "
-                f"{shown(value) if hasattr(value, 'dtype') else type(value).__name__}: return one, "
+                f"{shown(value) if is_array(value) else type(value).__name__}: return one, "
                 "or give steps and no tol"
             )
     if traced:
@@ -335,7 +335,7 @@ def weight_of(sampler: Sampler, data: Batch) -> Array:
     rows = row_weights(data)
     with calling("weight of the sampler", sampler.weight, "of the data to the weights (n,)"):
         weight = sampler.weight(rows)
-    if getattr(weight, "shape", None) != rows.weight.shape or not is_numeric(weight.dtype):
+    if not is_number(weight, rows.weight.shape):
         raise ValueError(
             f"weight of the sampler must give a number for each row, of shape {rows.weight.shape}, "
             f"got {shown(weight)}"
@@ -345,9 +345,9 @@ def weight_of(sampler: Sampler, data: Batch) -> Array:
     return weight[:, None] * data.weight / jnp.where(rows.weight > 0, rows.weight, 1)[:, None]
 
 
-def is_number(a: Any) -> bool:
-    """Whether it is an array with one number."""
-    return getattr(a, "shape", None) == () and is_numeric(a.dtype)
+def is_number(a: Any, shape: tuple = ()) -> bool:
+    """Whether it is an array with one number, or with numbers of this shape."""
+    return is_array(a) and a.shape == shape and is_numeric(a.dtype)
 
 
 def draw_rows(
@@ -364,7 +364,7 @@ def draw_rows(
     form, shape = "(state, step, count) -> (count, b) row numbers", (table, sampler.rows(n))
     with calling("draw of the sampler", sampler.draw, form):
         index = sampler.draw(state, step, table)
-    if getattr(index, "shape", None) != shape or not jnp.issubdtype(index.dtype, jnp.integer):
+    if not is_array(index) or index.shape != shape or not jnp.issubdtype(index.dtype, jnp.integer):
         raise ValueError(
             f"draw of the sampler must give integers of shape {shape}, (count, rows of a step), "
             f"got {shown(index)}"
@@ -650,5 +650,5 @@ def conclude(
 
 def nan_unless(right: Array, a: Array) -> Any:
     """An array of the model, of nan where traced targets or weights are none."""
-    is_real = hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.floating)
+    is_real = is_array(a) and jnp.issubdtype(a.dtype, jnp.floating)
     return jnp.where(right, a, jnp.nan) if is_real else a

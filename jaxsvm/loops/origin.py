@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._node import Node
+from .._node import Node, is_number
 from ..numerics import is_traced
-from ..types import Array, Batch, Lifted, RunState, Solver, State, same_structure
+from ..types import Array, Batch, Lifted, RunState, Solver, State, said, same_structure
 
 NAMES = (
     *("rows or targets", "weights", "kernels or features", "numbers or functions"),
@@ -56,7 +56,8 @@ def crc_of(parts: list) -> int:
     """A checksum of arrays and words, from 1 on; 0 where the values of an array are not here."""
     crc = 1
     for part in parts:
-        if isinstance(part, jax.core.Tracer) or not getattr(part, "is_fully_addressable", True):
+        is_jax = isinstance(part, jax.Array)
+        if is_jax and (isinstance(part, jax.core.Tracer) or not part.is_fully_addressable):
             return 0
         crc = zlib.crc32(part.encode() if isinstance(part, str) else _bytes_of(part), crc)
     return max(crc, 1)
@@ -103,10 +104,10 @@ def check_origin(solver: Solver, data: Batch, run: RunState, new: np.ndarray) ->
     if not different.any():
         return state
     both = ("rows", "numbers") if solver.has_sums(data) else ()
-    sums_of = getattr(state, "sums_of", both)
+    sums_of = said(state, "sums_of", both)
     # samplers hold the weights
     different &= np.array(["rows" in sums_of, True, True, "numbers" in sums_of, True, True])
-    if hasattr(state, "restart") and different[3]:  # goes on with other numbers
+    if said(state, "restart") and different[3]:  # goes on with other numbers
         state, different[3] = state.restart(), False
     if different.any():
         raise ValueError(
@@ -190,7 +191,7 @@ def words_of(thing: object) -> tuple[list, list]:
         elif not jax.tree_util.all_leaves([thing]):
             for part in jax.tree.leaves(thing, is_leaf=lambda part: isinstance(part, Node)):
                 add(part, words)
-        elif isinstance(thing, float | complex) or hasattr(thing, "dtype"):
+        elif is_number(thing):
             words.append(np.asarray(thing) if isinstance(thing, float | complex) else thing)
         elif callable(thing):
             name = getattr(thing, "__qualname__", type(thing).__qualname__)

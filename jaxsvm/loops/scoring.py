@@ -45,13 +45,16 @@ class Outcome(NamedTuple):
         return crossfit(columns, place, share, group, "sigmoid", "rest")
 
 
-class Scorer:
-    """The score of a fit, and the losses that a race compares.
+class ProbabilityScore:
+    """A score that gets a function () -> (m, k) after the values, targets and weights."""
 
-    A function whose attribute `takes_probabilities` is true gets a function () -> (m, k) after the
-    values, targets and weights. Its `share_of`, if there is one, are the weights of the rows by
-    targets and weights, for these probabilities.
-    """
+    def share_of(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """The weights of the rows by targets and weights, for these probabilities."""
+        return weight
+
+
+class Scorer:
+    """The score of a fit, and the losses that a race compares."""
 
     def __init__(self, score: str | Callable, targets: str | tuple) -> None:
         several = isinstance(targets, tuple)
@@ -80,13 +83,13 @@ class Scorer:
         if self.loss is not None:
             losses, weights = self._of_rows(outcome)
             return [float(np.average(losses[rows], weights=weights[rows])) for rows in rows_of]
-        share_of = getattr(self.score, "share_of", lambda y, weight: weight)
-        share = lambda: share_of(outcome.y, outcome.weight)
+        share = lambda: self.score.share_of(outcome.y, outcome.weight)
         chances = functools.cache(lambda: outcome.probabilities(share()))
 
         def of_fold(rows: np.ndarray) -> float:
-            more = (lambda: chances()[rows],) if hasattr(self.score, "takes_probabilities") else ()
-            args = *(a[rows] for a in outcome[:3]), *more
+            args: Any = [a[rows] for a in outcome[:3]]
+            if isinstance(self.score, ProbabilityScore):
+                args.append(lambda: chances()[rows])
             with calling("score", self.score, "(values, targets, weights) -> one number", *args):
                 return float(self.score(*args))
 

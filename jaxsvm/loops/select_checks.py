@@ -15,6 +15,7 @@ from ..checks import key as check_key
 from ..data.fold_numbers import folds as make_folds
 from ..types import Array, Batch, JointLoss, Solver, check_weights, row_weights
 from .checks import check_solver, check_targets
+from .scoring import ProbabilityScore
 
 
 def check_arguments(
@@ -107,7 +108,7 @@ def check_score(score: object, solver: Solver, folds: int) -> None:
             "score a function (values, targets, weights) -> a number, least for the best order"
         )
 
-    if folds == 1 and (score in ("log_loss", "brier") or hasattr(score, "takes_probabilities")):
+    if folds == 1 and (score in ("log_loss", "brier") or isinstance(score, ProbabilityScore)):
         raise ValueError(
             "the probabilities of a fold are fitted to the others, and there is one fold: take two "
             "or more, or another score"

@@ -308,7 +308,7 @@ def _on_mesh(run_part: Callable, mesh: object) -> tuple[Any, int, Callable, Part
     program = jax.jit(jax.shard_map(run_part, mesh=mesh, axis_names={axis}, **specs))
 
     def place(a: Array, spec: PartitionSpec) -> Array:
-        is_there = getattr(a.sharding, "mesh", None) == mesh
+        is_there = isinstance(a.sharding, NamedSharding) and a.sharding.mesh == mesh
         return a if is_there else jax.device_put(a, NamedSharding(mesh, spec))
 
     return program, mesh.shape[axis], place, dealt

@@ -12,12 +12,14 @@ import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
 
-from ..checks import integer, shown, x64_enabled
+from ..checks import integer, is_array, shown, x64_enabled
 from ..files import atomic_path, check_target
 from ..kernels import holds_precomputed
 from ..numerics import is_traced
 from ..types import Array, Model, all_finite
-from .functions import Expansion, Linear, Mapped
+from .functions import Expansion, Linear
+from .multiclass import StackedModels
+from .predictions import Classifier, MultiLabel
 
 if TYPE_CHECKING:
     from jax.export import Exported
@@ -123,7 +125,7 @@ def _in_blocks(model: Model, x: Array, block: int) -> Array:
 
 def _columns(model: Model) -> int:
     """The number of columns of a model's rows."""
-    while not isinstance(model, Linear | Expansion | Mapped) and hasattr(model, "inner"):
+    while isinstance(model, StackedModels | Classifier | MultiLabel):
         model = model.inner
     if isinstance(model, Linear):
         return model.w.shape[-1]
@@ -134,7 +136,7 @@ def _columns(model: Model) -> int:
 
 def _dtype(model: Model) -> np.dtype:
     """float64 if the model holds such numbers and they are switched on, else float32."""
-    has_float64 = any(getattr(leaf, "dtype", None) == np.float64 for leaf in jax.tree.leaves(model))
+    has_float64 = any(a.dtype == np.float64 for a in jax.tree.leaves(model) if is_array(a))
     return np.dtype(np.float64 if has_float64 and x64_enabled() else np.float32)
 
 

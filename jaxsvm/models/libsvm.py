@@ -20,6 +20,7 @@ from ..checks import (
     caller_stacklevel,
     check_choice,
     integer,
+    is_sparse,
     shown,
     x64_enabled,
 )
@@ -28,7 +29,7 @@ from ..kernels import Kernel, by_name, linear, polynomial, precomputed, rbf, sig
 from ..names import KERNELS
 from ..numerics import listed_entries, pad_rows
 from ..types import Model, SparseRows, all_finite
-from .functions import Expansion, Linear
+from .functions import Expansion, Linear, Mapped
 from .multiclass import MultiOutput, OneVsOne, OneVsRest, pair_coef
 from .predictions import Classifier, MultiLabel
 
@@ -212,7 +213,7 @@ def described(caller: str, model: object, task: str | None) -> tuple[Any, tuple 
             f"model[c] for each c from 0 to {inner.scores - 1}"
         )
     if not isinstance(inner, Expansion | Linear | OneVsOne | OneVsRest):
-        mapped = hasattr(inner, "features")
+        mapped = isinstance(inner, Mapped)
         raise (ValueError if mapped else TypeError)(
             f"{caller} takes Expansion, Linear, OneVsOne, OneVsRest or a Classifier of these, got "
             f"{'a model on features' if mapped else shown(inner)}: {_OTHERWISE}"
@@ -221,12 +222,13 @@ def described(caller: str, model: object, task: str | None) -> tuple[Any, tuple 
         raise ValueError(
             "the model holds numbers that are not finite: its training diverged; train it again"
         )
-    if np.ndim(getattr(inner, "coef", getattr(inner, "w", 0))) > 1:
+    w = inner.w if isinstance(inner, Linear) else inner.coef if isinstance(inner, Expansion) else 0
+    if np.ndim(w) > 1:
         raise ValueError(
             "expected one model, got stacked ones, as of a sweep: select one with "
             "jax.tree.map(lambda leaf: leaf[i], model)"
         )
-    names = names or tuple(range(getattr(inner, "scores", 0)))  # of several classes
+    names = names or tuple(range(inner.scores if isinstance(inner, OneVsOne | OneVsRest) else 0))
     task = task or ("classification" if names else "regression")
     if task != "classification" and names:
         raise ValueError(f"task is {task!r}, but the model has classes: leave task out")
@@ -254,8 +256,7 @@ def _text(values: object) -> str:
 
 def linear_weights(model: Linear | OneVsRest) -> tuple[np.ndarray, np.ndarray, str]:
     """The weights (models, d) and biases (models,), and the kind of bias."""
-    inner = getattr(model, "inner", model)
-    models = getattr(model, "scores", 1)
+    inner, models = (model, 1) if isinstance(model, Linear) else (model.inner, model.scores)
     if not isinstance(inner, Linear):
         raise ValueError(
             "one class against the rest is held of Linear only, and this model is of "
@@ -291,7 +292,7 @@ def support_of(model: Expansion | OneVsOne, sign: float = 1.0) -> tuple:
     """
     import scipy.sparse
 
-    k, inner = getattr(model, "classes", 2), getattr(model, "inner", model)
+    k, inner = (2, model) if isinstance(model, Expansion) else (model.classes, model.inner)
     pairs = k * (k - 1) // 2
     if isinstance(inner, Linear):  # a weight vector is a support vector of the linear kernel
         w = jnp.broadcast_to(inner.w, (pairs, inner.w.shape[-1]))[:, None]
@@ -474,7 +475,7 @@ def _expansion(
     index = x.indices if by_row else np.full(x.shape[0], -1)
     x = x if sparse or by_row else x.toarray()
     model = expansion_of(kernel, x, index, coef, -np.array(header["rho"]), width, k)
-    points = getattr(model, "inner", model)
+    points = model.inner if isinstance(model, OneVsOne) else model
     if np.abs(coef).max(initial=0) > 1e3 and (error := points.rounding()) > ACCURACY:
         sentence = f"{run_dtype()} rounds decision values by about {error:.1e}: {_WIDER}"
         warnings.warn(f"coefficients are large, and {sentence}", stacklevel=caller_stacklevel())
@@ -492,7 +493,7 @@ def expansion_of(kernel: Kernel, x: Any, index: Any, coef: Any, b: Any, n: int, 
         of_points, coef = coef, np.zeros((*coef.shape[:-1], n))
         np.add.at(coef.T, index, of_points.T)  # a row may come twice
         x, index = np.zeros((n, 0)), np.arange(n)
-    x = pad_rows(x.tocsr().astype(dtype)) if hasattr(x, "tocsr") else jnp.asarray(x, dtype)
+    x = pad_rows(x.tocsr().astype(dtype)) if is_sparse(x) else jnp.asarray(x, dtype)
     coef, b = (jnp.asarray(np.asarray(values, dtype)) for values in (coef, b))
     model = Expansion(kernel, x, coef, b, jnp.asarray(np.asarray(index, np.int32)), "free")
     stacked = (leaf is coef or leaf is b for leaf in jax.tree.leaves(model))

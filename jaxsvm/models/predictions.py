@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._node import carried, static, struct
-from ..checks import class_names, matrix, shown
+from ..checks import class_names, is_sparse, matrix, shown
 from ..kernels import holds_precomputed
 from ..numerics import is_traced, pad_rows
 from ..types import Array, Batch, Lifted, Model, Rows, SparseRows
@@ -72,11 +72,11 @@ def _next_size(n: int, sizes: Sequence[int]) -> int:
 
 def _on_host(x: Any) -> Any:
     """The rows as NumPy arrays of a dtype of JAX; sparse ones are padded to a power of 2."""
-    if hasattr(x, "tocsr"):
+    if is_sparse(x):
         x = x.tocsr().astype(np.float32 if x.dtype.kind in "biu" else x.dtype)
         x.sum_duplicates()  # of a copy
         x = pad_rows(x)
-    elif isinstance(x, list | tuple) and not hasattr(x, "_fields") or hasattr(x, "to_numpy"):
+    elif isinstance(x, list) or type(x) is tuple or hasattr(x, "to_numpy"):
         x = np.asarray(x)
     x = matrix("x", x)
     if not isinstance(x, SparseRows):
@@ -89,7 +89,7 @@ def _on_host(x: Any) -> Any:
 
 def _check_rows(x: Rows) -> None:
     """Raise for rows that hold a number that is not finite."""
-    values = getattr(x, "data", None) if hasattr(x, "tocsr") else getattr(x, "value", x)
+    values = x.data if is_sparse(x) else x.value if isinstance(x, SparseRows) else x
     finite = np.isfinite(np.asarray(values, np.float64))
     if not finite.all():
         row = "" if finite.ndim < 2 else f", first in row {np.argmin(finite.all(axis=1))}"

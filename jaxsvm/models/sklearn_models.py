@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..checks import shown
+from ..checks import is_sparse, shown
 from ..kernels import by_name
 from ..types import Model, SparseRows, all_finite
 from .functions import Expansion, Linear, Mapped
@@ -86,7 +86,7 @@ def _check_fitted(estimator: object, attribute: str) -> None:
 
 def _dense(values: object) -> np.ndarray:
     """An array of float64, from one or from a sparse matrix."""
-    return np.asarray(values.toarray() if hasattr(values, "toarray") else values, np.float64)
+    return np.asarray(values.toarray() if is_sparse(values) else values, np.float64)
 
 
 def _kernel_machine(machine: Any) -> Any:
@@ -208,8 +208,8 @@ def _kernel_estimator(model: Expansion | OneVsOne, task: str) -> BaseEstimator:
     settings = {"gamma": 1.0} | {key: np.asarray(value).item() for key, value in kernel.items()}
     kind = {"classification": SVC, "regression": SVR, "one_class": OneClassSVM}[task]
     machine, coef = kind(kernel=name, **settings), np.ascontiguousarray(coef.T)
-    inner: Any = getattr(model, "inner", model)
-    sparse = isinstance(getattr(inner, "x", None), SparseRows)
+    inner: Any = model if isinstance(model, Expansion) else model.inner
+    sparse = isinstance(inner, Expansion) and isinstance(inner.x, SparseRows)
     points, shape = x if sparse else x.toarray(), x.shape
     if name == "precomputed":
         points, shape = np.empty((0, 0)), (inner.coef.shape[-1],) * 2

@@ -21,7 +21,7 @@ from jax.sharding import (
     SingleDeviceSharding,
 )
 
-from ..types import Array
+from ..types import Array, Batch
 
 ROWS = "rows"  # the axis of a mesh over which rows are sharded
 
@@ -112,7 +112,7 @@ def in_mesh_of(name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
         @functools.wraps(fn)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             data: Any = args[place] if len(args) > place else kwargs.get(name)
-            mesh = mesh_of(getattr(data, "y", None))
+            mesh = mesh_of(data.y if isinstance(data, Batch) else None)
             if mesh is None:
                 return fn(*args, **kwargs)
             with jax.set_mesh(mesh):

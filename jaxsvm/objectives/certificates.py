@@ -16,6 +16,7 @@ from ..checks import (
     check_share,
     has_values,
     integer,
+    is_array,
     shown,
 )
 from ..flags import despite_flags
@@ -129,7 +130,7 @@ def certificate(
     """
     model, data = check_objective(model, data, loss, needs="__call__")
     if dual is not None:
-        dual = dual if hasattr(dual, "dtype") else np.asarray(dual, np.float64)
+        dual = dual if is_array(dual) else np.asarray(dual, np.float64)
         _check_dual(dual, model, data, passes, l1_ratio)
     if data.y.ndim == 2:
         options: Any = {"bias": bias, "passes": passes, "l1_ratio": l1_ratio}

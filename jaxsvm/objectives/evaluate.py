@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._node import carried, cast, refuse_class, restored
-from ..checks import as_number, check_positive, has_values, shown
+from ..checks import as_number, check_positive, has_values, is_array, shown
 from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
 from ..models import Classifier, Expansion, Linear, Mapped, MultiLabel, names_of
+from ..models.multiclass import StackedModels
 from ..numerics import dot, is_traced, mesh_of
 from ..risks import risk_of
 from ..types import (
@@ -112,7 +113,7 @@ def _wide(leaf: Any) -> Any:
 
     What several processes hold is converted where it lies.
     """
-    if not hasattr(leaf, "dtype") or not jnp.issubdtype(leaf.dtype, jnp.floating):
+    if not is_array(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf
     return (np.asarray(leaf) if has_values(leaf) else leaf).astype(np.float64)
 
@@ -129,7 +130,7 @@ def innermost(model: Model) -> Linear | Expansion:
     model = _bare(model)
     if not isinstance(model, Linear | Expansion):
         how = ": take its machines one by one, model[c], each with labels of its own"
-        how = how if hasattr(model, "inner") and hasattr(model, "__getitem__") else ""
+        how = how if isinstance(model, StackedModels) else ""
         kind = type(model).__name__
         raise TypeError(f"expected a Linear, Expansion or Mapped model, got {kind}{how}")
     return model
@@ -232,8 +233,8 @@ def dual(
     check_loss(loss)
     check_positive(lam=lam)
     lam = as_number("lam", lam)
-    if not hasattr(alpha, "dtype") or jnp.shape(alpha) != data.y.shape:
-        what = f"has shape {jnp.shape(alpha)}" if hasattr(alpha, "dtype") else f"is {shown(alpha)}"
+    if not is_array(alpha) or jnp.shape(alpha) != data.y.shape:
+        what = f"has shape {jnp.shape(alpha)}" if is_array(alpha) else f"is {shown(alpha)}"
         raise ValueError(
             f"alpha {what}, expected one number for each of the {data.y.shape[0]} rows"
         )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .._node import between, node, register
 from ..averaging import AverageState, init_mean, update_mean
 from ..models import Linear
-from ..types import Array, Batch, Info, Solver, State, Wrapper
+from ..types import Array, Batch, Info, Solver, State, Wrapper, said
 
 
 @register("AveragedState")
@@ -63,7 +63,7 @@ class averaged(Wrapper):
 
     def init(self, key: Array, data: Batch) -> AveragedState:
         state = self.inner.init(key, data)
-        if hasattr(state, "with_mean"):  # its steps change few columns of the mean, too
+        if said(state, "with_mean"):  # its steps change few columns of the mean, too
             return AveragedState(state.with_mean(), None)
         return AveragedState(state, init_mean(self.iterate(state, data), self.weights))
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from .._node import node
-from ..checks import calling, shown
+from ..checks import calling, is_array, shown
 from ..models import Mapped
 from ..numerics import blocked
 from ..types import Array, Batch, Info, Lifted, Model, Solver, State, Wrapper
@@ -59,7 +59,7 @@ class on_features(Wrapper):
             return data
         with calling("phi", self.phi, "(n, d) -> (n, p)", data.x):
             rows = blocked(self.phi, data.x, BLOCK)
-        if len(getattr(rows, "shape", ())) != 2 or rows.shape[0] != data.x.shape[0]:
+        if not is_array(rows) or len(rows.shape) != 2 or rows.shape[0] != data.x.shape[0]:
             raise ValueError(
                 f"phi must give a row of features for each of the {data.x.shape[0]} "
                 f"rows, got {shown(rows)}"

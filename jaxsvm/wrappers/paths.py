@@ -20,7 +20,7 @@ from ..engines.dual_qp import Problem, relative_gap
 from ..implicit import at_bound
 from ..kernels import matvec, precomputed
 from ..models import Expansion
-from ..models.multiclass import votes
+from ..models.multiclass import StackedModels, votes
 from ..numerics import accum_dtype
 from ..objectives.certificates import certificate_on_support
 from ..types import Array, Batch, Certificate, Solver, take
@@ -172,7 +172,7 @@ def certificate_of(solver: Solver, data: Batch, model: Any) -> Certificate | Non
     machine, wrapper = machine_of(solver)
     if machine is None:
         return None
-    model = getattr(model, "inner", model)
+    model = model.inner if isinstance(model, StackedModels) else model
     with jax.enable_x64(True):
         data, machine = cast((data, machine), jnp.float64)
         index, sums = jnp.arange(data.y.shape[0], dtype=jnp.int32), np.zeros(2)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from .._node import register
 from ..models import Mapped
 from ..numerics import depends_on
-from ..types import Array, Batch, Info, Model, Solver, State, Wrapper
+from ..types import Array, Batch, Info, Model, Solver, State, Wrapper, said
 
 
 @register("OneVsOneState")
@@ -120,7 +120,7 @@ def select_state(has_rows: Array, new: State, old: State) -> State:
     A state with `ignores_padding` is left unchanged by padding. A selection would copy its arrays
     over all rows.
     """
-    ignores_padding = lambda node: getattr(node, "ignores_padding", False)
+    ignores_padding = lambda node: said(node, "ignores_padding", False)
     select = lambda new, old: new if ignores_padding(new) else jnp.where(has_rows, new, old)
     return jax.tree.map(select, new, old, is_leaf=ignores_padding)
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._node import static, struct
-from ...checks import check_choice, integer, is_class_number
+from ...checks import check_choice, integer, is_array, is_class_number
 from ...engines.moments import add_joint, check_columns, joint_rows, no_moments
 from ...models import Linear, OneVsRest
 from ...numerics import accum_dtype, dot, fold_rows, in_double, is_traced
@@ -133,7 +133,7 @@ def _strengths(lam: object) -> Any:
     """The values of lam (m,), checked."""
     if lam is None:
         return np.logspace(-8, 0, 17)
-    lam = lam if hasattr(lam, "shape") else np.asarray(lam, np.float64)
+    lam = lam if is_array(lam) else np.asarray(lam, np.float64)
     if len(lam.shape) != 1 or not lam.shape[0]:
         raise ValueError(f"lam must be a vector of numbers, got shape {tuple(lam.shape)}")
     if not is_traced(lam):
