@@ -420,7 +420,7 @@ def same_number(one: object, other: object) -> bool:
     return one is not None and other is not None and np.array_equal(one, other)
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """A field in a repr."""
     if is_array(value):
         concrete = not isinstance(value, jax.core.Tracer) and value.shape == ()

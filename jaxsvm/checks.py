@@ -66,7 +66,7 @@ def check_limit(name: str, value: object, signed: bool = False) -> None:
         )
 
 
-def as_number(name: str, value: Any) -> Any:
+def as_number(name: str, value: object) -> Any:
     """One number as an argument of JAX: those of other libraries are converted to floats.
 
     Raises:
@@ -135,7 +135,7 @@ def key(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be one key, such as jax.random.key(0), got {shown(value)}")
 
 
-def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | None = 2) -> Any:
+def matrix(name: str, value: object, columns: int | None = None, *, rank: int | None = 2) -> Any:
     """Rows as an argument of JAX: an (n, d) array of numbers, or sparse rows; rank=None: (..., d).
 
     Booleans and integers become float32, as in `dataset`; arrays of NumPy are converted to the
@@ -247,7 +247,7 @@ def brief(quoted: Exception | str) -> str:
     return text if len(text) <= 160 else f"{text[:120]} ..."
 
 
-def row_numbers(name: str, value: Any, n: int) -> Any:
+def row_numbers(name: str, value: object, n: int) -> Any:
     """A vector of row numbers as an integer array; -1 is padding.
 
     Raises:
@@ -356,7 +356,7 @@ def calling(name: str, fn: object, form: str, *args: object) -> Iterator[None]:
         ) from error
 
 
-def has_shape(value: Any) -> bool:
+def has_shape(value: object) -> bool:
     """Whether the value is an array with axes, traced or not."""
     return is_array(value) and len(value.shape) > 0
 
@@ -387,7 +387,7 @@ def has_values(*trees: object) -> bool:
     return all(not isinstance(leaf, unknown) and is_known(leaf) for leaf in jax.tree.leaves(trees))
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value in a message: shape of an array, name of a function, else a short representation."""
     if is_array(value):
         return f"an array of {value.dtype} of shape {tuple(value.shape)}"
@@ -410,7 +410,7 @@ def is_sparse(x: object) -> TypeGuard[Any]:
     return hasattr(x, "tocsr")
 
 
-def is_key(value: Any) -> bool:
+def is_key(value: object) -> bool:
     """Whether this is an array of typed keys."""
     return is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
@@ -422,7 +422,7 @@ def is_numeric(dtype: np.dtype) -> bool:
     return jnp.issubdtype(dtype, np.number) or jnp.issubdtype(dtype, np.bool_)
 
 
-def _check_real(name: str, value: Any) -> None:
+def _check_real(name: str, value: object) -> None:
     """Raise TypeError unless this is a real number or an array of real numbers."""
     is_number = is_numeric(value.dtype) if is_array(value) else isinstance(value, _REAL)
     if not is_number and not is_key(value):

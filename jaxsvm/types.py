@@ -339,7 +339,7 @@ def state_class(name: str, **says: object) -> Callable:
     return decorate
 
 
-def said(state: State, word: str, default: Any = None) -> Any:
+def said(state: State, word: str, default: object = None) -> Any:
     """What the class of a state says of itself by one of the attributes that `Solver` lists."""
     return getattr(state, word, default)
 

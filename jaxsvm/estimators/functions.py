@@ -16,7 +16,7 @@ def is_function(kernel: object) -> bool:
     return callable(kernel) and not isinstance(kernel, type | Kernel)
 
 
-def as_numbers(X: Any) -> Any:
+def as_numbers(X: object) -> Any:
     """The rows as a float64 array; sparse rows and objects such as strings as they are.
 
     A series of pandas becomes an array, so that its index plays no role.
@@ -32,7 +32,7 @@ def as_numbers(X: Any) -> Any:
         return X
 
 
-def is_table(rows: Any) -> bool:
+def is_table(rows: object) -> bool:
     """Whether rows for a function of arrays are numbers in columns, which are checked."""
     return is_sparse(rows) or is_array(rows) and len(rows.shape) == 2 and rows.dtype.kind in "fiub"
 

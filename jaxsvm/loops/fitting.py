@@ -345,7 +345,7 @@ def weight_of(sampler: Sampler, data: Batch) -> Array:
     return weight[:, None] * data.weight / jnp.where(rows.weight > 0, rows.weight, 1)[:, None]
 
 
-def is_number(a: Any, shape: tuple = ()) -> bool:
+def is_number(a: object, shape: tuple = ()) -> bool:
     """Whether it is an array with one number, or with numbers of this shape."""
     return is_array(a) and a.shape == shape and is_numeric(a.dtype)
 

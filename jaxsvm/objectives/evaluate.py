@@ -108,7 +108,7 @@ def in_float64(fn: Callable) -> Callable:
     return run
 
 
-def _wide(leaf: Any) -> Any:
+def _wide(leaf: object) -> Any:
     """An array of floating-point numbers in float64, converted without compilation.
 
     What several processes hold is converted where it lies.
