@@ -201,7 +201,7 @@ def _paths(tree: object) -> list[tuple[str, Any]]:
 
 def _type(leaf: Any) -> str:
     shape = ", ".join(map(str, np.shape(leaf)))
-    weak = isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) and leaf.weak_type
+    weak = getattr(leaf, "weak_type", False)  # keys have none
     kind = leaf.dtype if is_array(leaf) else type(leaf).__name__
     return f"{'weakly typed ' * weak}{kind}[{shape}]"
 

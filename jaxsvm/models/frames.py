@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +9,8 @@ import numpy as np
 
 from ..types import Rows
 
-if typing.TYPE_CHECKING:
-    from pandas import DataFrame
 
-
-def is_frame(x: Rows) -> bool:
+def is_frame(x: object) -> bool:
     """Whether this is a data frame, of pandas or polars: columns with `to_numpy`."""
     return hasattr(x, "columns") and hasattr(x, "to_numpy")
 
@@ -25,7 +21,7 @@ def column_names(x: Any) -> tuple[str, ...]:
     return names if all(isinstance(name, str) for name in names) else ()
 
 
-def frame_numbers(frame: DataFrame) -> np.ndarray:
+def frame_numbers(frame: Any) -> np.ndarray:
     """The numbers (n, d) of a data frame.
 
     Raises:
