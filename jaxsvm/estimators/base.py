@@ -28,7 +28,7 @@ from ..types import Fit, Model, RunState, Sampler, Solver
 from ..wrappers import OneVsOne, multi_output
 from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, compact, inner_of, on_rows
-from .parameters import divides_rows, is_matrix, may_widen, takes_matrix
+from .parameters import RunParameters, divides_rows, is_matrix, may_widen, takes_matrix
 from .preprocess import (
     apply,
     batch,
@@ -109,7 +109,7 @@ class Spec(NamedTuple):
     name: str | None = None  # of the solver, for the attribute `solver_`
 
 
-class BaseSVM(CallbackSupportMixin, BaseEstimator):
+class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
     """Fitting and decision values; a subclass says by `_spec` how it is trained."""
 
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
@@ -119,8 +119,6 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
     # of machines without such a parameter
     kernel: Any = None
     solver: Any = None
-    verbose: Any = False
-    warm_start: Any = False
     _centre: Any = 0.0  # subtracted from real targets in float64; part of a free intercept
     _solver: Any
     _seed: int

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import field
 from typing import Any
-
-import numpy as np
 
 from ..budget import default_for
 from ..checks import check_choice, check_positive
@@ -14,11 +11,14 @@ from ..objectives import lam_from_C
 from ..solvers import bsca, bsgd
 from .base import Spec
 from .classifier import PartialFitMixin
-from .parameters import estimator, kernel_of
+from .parameters import KernelParameters, estimator, kernel_of
 
 
-@estimator
-class BudgetedSVC(PartialFitMixin):
+@estimator(
+    "C kernel gamma degree coef0 budget method partners tol max_passes class_weight random_state "
+    "progress probability"
+)
+class BudgetedSVC(KernelParameters, PartialFitMixin):
     """A kernel SVM of at most `budget` points, which solves its problem approximately.
 
     The problem is 1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)).
@@ -75,19 +75,11 @@ class BudgetedSVC(PartialFitMixin):
 
     _structure = ("method", "kernel", "gamma", "degree", "coef0", "budget", "partners")
     C: float = field(default=1.0, kw_only=False)
-    kernel: str | Callable = "rbf"
-    gamma: float | str = "scale"
-    degree: int = 3
-    coef0: float = 0.0
     budget: int = 500
     method: str = "bsca"
     partners: int | None = 59
     tol: float | str | None = "auto"
     max_passes: int | None = None
-    class_weight: dict | str | None = None
-    random_state: int | np.random.RandomState | None = None
-    progress: bool = False
-    probability: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: object) -> Spec:
         check_choice("method", self.method, ("bsca", "bsgd"))

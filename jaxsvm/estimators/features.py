@@ -21,17 +21,24 @@ from ..data.from_scipy import is_sparse
 from ..features.landmarks import choice
 from ..kernels import Kernel
 from ..names import LANDMARKS
-from .parameters import estimator, kernel_of
+from .parameters import KernelParameters, estimator, kernel_of, parameters
 from .preprocess import apply, make_seed, to_train_dtype, validate
 from .tasks import CallbackSupportMixin, as_task
 
 
-@estimator
-class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@parameters
+class Map(
+    KernelParameters,
+    CallbackSupportMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
     """A transformer of checked rows to features."""
 
     kernel: str | Callable = field(default="rbf", kw_only=False)
-    gamma: float | str = "scale"
+    n_components: int = 100
+    random_state: int | np.random.RandomState | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -56,7 +63,7 @@ class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return apply(self.phi_, validate(self, X, reset=False))
 
 
-@estimator
+@estimator("kernel gamma degree coef0 n_components choose random_state")
 class NystromFeatures(Map):
     """Nystrom features of a kernel, whose inner products approximate kernel values.
 
@@ -83,11 +90,7 @@ class NystromFeatures(Map):
         (3, 2)
     """
 
-    degree: int = 3
-    coef0: float = 0.0
-    n_components: int = 100
     choose: str | Callable = "uniform"
-    random_state: int | np.random.RandomState | None = None
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Callable:
         if isinstance(self.choose, str):
@@ -111,7 +114,7 @@ class NystromFeatures(Map):
         return features.nystrom(key, kernel, rows, landmarks=size, choose=choose)
 
 
-@estimator
+@estimator("kernel gamma n_components form random_state")
 class FourierFeatures(Map):
     """Random Fourier features of a kernel: inner products are kernel values in expectation.
 
@@ -133,11 +136,7 @@ class FourierFeatures(Map):
         (3, 4)
     """
 
-    degree, coef0 = 3, 0.0  # of kernels that have no spectral distribution
-
-    n_components: int = 100
     form: str = "auto"
-    random_state: int | np.random.RandomState | None = None
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Callable:
         size, form = self.n_components, self.form

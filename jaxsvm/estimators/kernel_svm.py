@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from .base import BaseSVM, Rows, Spec, Trained
 from .compact import inner_of, on_rows
 from .functions import as_numbers, is_function, is_table, is_traceable, kernel_matrix
 from .pairs import Pairs, by_opponent, pair_coef
-from .parameters import estimator, gamma_of, is_matrix, kernel_of
+from .parameters import KernelParameters, gamma_of, is_matrix, kernel_of, parameters
 from .preprocess import validate
 
 # blocks of rows at most where max_iter is -1
@@ -39,14 +38,14 @@ class DualSolution(NamedTuple):
     counts: np.ndarray  # (k,) or (1,)  int32, rows of each class
 
 
-@estimator
-class KernelSVM(BaseSVM):
+@parameters
+class KernelSVM(KernelParameters, BaseSVM):
     """A kernel machine with the parameters and attributes of scikit-learn's."""
 
-    kernel: str | Callable = "rbf"
-    degree: int = 3
-    gamma: float | str = "scale"
-    coef0: float = 0.0
+    shrinking: bool = True
+    tol: float | None = 1e-3
+    cache_size: float = 200
+    max_iter: int = -1
     _gamma = None
 
     def _rounds(self) -> int:

@@ -30,6 +30,7 @@ from ..numerics import dot
 from ..types import Loss
 from .base import BaseSVM, Spec, Trained, steps_of_state
 from .compact import inner_of
+from .parameters import parameters
 from .preprocess import on_cpu, validate
 
 # residuals to stop at, as shares of `tol`: objectives are then below LIBLINEAR's at its `tol`, or
@@ -48,10 +49,19 @@ TRIAL = 150  # steps of augmented_lagrangian after which interior_point begins a
 TRIAL_VISITS = 200  # of each row by dual_descent, likewise
 
 
+@parameters
 class LinearSVM(SparseCoefMixin, BaseSVM):
     """A linear machine by the fastest solver, with weights on the host that may be set."""
 
     _packs_rows = True
+    dual: bool | str = "auto"
+    tol: float | None = 1e-4
+    C: float = 1.0
+    fit_intercept: bool = True
+    intercept_scaling: float = 1
+    verbose: int = 0
+    max_iter: int = 1000
+    solver: str = "auto"
 
     def _loss(self) -> Loss:
         """The loss of the parameters."""

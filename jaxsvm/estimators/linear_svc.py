@@ -13,13 +13,16 @@ from ..machines import ROUNDS, one_vs_weighted_rest, proximal_newton_by_C
 from ..solvers import crammer_singer, dual_descent
 from ..types import Loss
 from .base import Spec, Targets
-from .classifier import ProbabilityMixin
+from .classifier import BaseClassifier
 from .linear import LinearSVM
 from .parameters import estimator, loss_of
 
 
-@estimator
-class LinearSVC(LinearSVM, ProbabilityMixin):
+@estimator(
+    "penalty loss dual tol C multi_class fit_intercept intercept_scaling class_weight verbose "
+    "random_state max_iter progress solver l1_ratio probability warm_start"
+)
+class LinearSVC(LinearSVM, BaseClassifier):
     """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)).
 
     s is `intercept_scaling`. With penalty="l1" the first term is |w|_1 + |b/s|. With "elasticnet"
@@ -105,21 +108,8 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
 
     penalty: str = field(default="l2", kw_only=False)
     loss: str | Loss = field(default="squared_hinge", kw_only=False)
-    dual: bool | str = "auto"
-    tol: float | None = 1e-4
-    C: float = 1.0
     multi_class: str = "ovr"
-    fit_intercept: bool = True
-    intercept_scaling: float = 1
-    class_weight: dict | str | None = None
-    verbose: int = 0
-    random_state: Any = None
-    max_iter: int = 1000
-    progress: bool = False
-    solver: str = "auto"
     l1_ratio: float = 0.5
-    probability: bool = False
-    warm_start: bool = False
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         if isinstance(self.penalty, int | float):

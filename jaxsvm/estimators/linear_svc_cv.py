@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..types import Loss
-from .cross_validation import CrossValidated
+from .cross_validation import GridCV
 from .linear_svc import LinearSVC
-from .parameters import set_parameters
+from .parameters import estimator
 
 
-class LinearSVCCV(CrossValidated, LinearSVC):
+@estimator(
+    "Cs loss cv scoring refit rule tol fit_intercept intercept_scaling class_weight random_state "
+    "max_iter solver memory n_jobs verbose penalty l1_ratio probability"
+)
+class LinearSVCCV(GridCV, LinearSVC):
     """`LinearSVC` with C chosen by cross-validation, by one call of `jaxsvm.select`.
 
         scores_[i, f] = score of LinearSVC(C=Cs_[i]), trained without fold f, on it
@@ -79,27 +81,5 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         ((2, 2), [False, True])
     """
 
-    def __init__(
-        self,
-        Cs: object = 8,
-        *,
-        loss: str | Loss = "squared_hinge",
-        cv: object = None,
-        scoring: object = None,
-        refit: bool = True,
-        rule: str = "best",
-        tol: float | None = 1e-4,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1,
-        class_weight: dict | str | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        max_iter: int = 1000,
-        solver: str = "auto",
-        memory: float | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        penalty: str = "l2",
-        l1_ratio: float = 0.5,
-        probability: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    penalty: str = "l2"  # by its name
+    loss: str | Loss = "squared_hinge"

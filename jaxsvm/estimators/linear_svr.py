@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from .. import losses
 from ..checks import check_choice
 from ..types import Loss
@@ -18,8 +16,11 @@ LOSSES = {
 }
 
 
-@estimator
-class LinearSVR(BaseRegressor, LinearSVM):
+@estimator(
+    "epsilon tol C loss fit_intercept intercept_scaling dual verbose random_state max_iter "
+    "progress solver warm_start"
+)
+class LinearSVR(LinearSVM, BaseRegressor):
     """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(<w, x_i> + b - y_i).
 
     s is `intercept_scaling`. The class has the parameters and attributes of scikit-learn's
@@ -69,18 +70,8 @@ class LinearSVR(BaseRegressor, LinearSVM):
     """
 
     epsilon: float = 0.0
-    tol: float | None = 1e-4
-    C: float = 1.0
     loss: str = "epsilon_insensitive"
-    fit_intercept: bool = True
     intercept_scaling: float = 1.0
-    dual: bool | str = "auto"
-    verbose: int = 0
-    random_state: int | np.random.RandomState | None = None
-    max_iter: int = 1000
-    progress: bool = False
-    solver: str = "auto"
-    warm_start: bool = False
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         return self._linear_spec(rows, numbers)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
 from ..solvers import nu_svc
 from .base import Spec, Targets
-from .kernel_classifier import KernelClassifier
-from .parameters import NuParameter, estimator
+from .kernel_classifier import KernelClassifier, limits_of_nu
+from .parameters import estimator
 
 
-@estimator
-class NuSVC(KernelClassifier, NuParameter):
+@estimator(
+    "nu kernel degree gamma coef0 shrinking probability tol cache_size class_weight verbose "
+    "max_iter decision_function_shape break_ties random_state progress"
+)
+class NuSVC(KernelClassifier):
     """A kernel SVM with the parameter nu in place of C, solved exactly.
 
     It has the parameters and attributes of scikit-learn's `NuSVC`, and solves its problem:
@@ -74,7 +75,7 @@ class NuSVC(KernelClassifier, NuParameter):
     """
 
     _takes_columns = False
-    progress: bool = False
+    nu: float = 0.5
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         solver = nu_svc(self.nu, self._kernel(rows), rounds=self._rounds())
@@ -93,13 +94,3 @@ class NuSVC(KernelClassifier, NuParameter):
                     f"at most 2 min(n+, n-) / (n+ + n-) = {limit:.6g} by weight, got {self.nu:g}"
                 )
         return targets._replace(factors=1.0)
-
-    def _for_fold(self, total: np.ndarray) -> Self:
-        """As `KernelClassifier._for_fold`; nu is at most the limit of this fold."""
-        return super()._for_fold(total).set_params(nu=min(self.nu, limits_of_nu(total).min()))
-
-
-def limits_of_nu(total: np.ndarray) -> np.ndarray:
-    """The largest nu of each pair of classes, from the weights (k,) of the classes."""
-    first, second = np.triu_indices(len(total), 1)
-    return 2 * np.minimum(total[first], total[second]) / (total[first] + total[second])

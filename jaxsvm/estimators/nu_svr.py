@@ -5,17 +5,12 @@ from __future__ import annotations
 from ..solvers import nu_svr
 from .base import Spec
 from .kernel_svm import KernelSVM, cost
-from .parameters import NuParameter, estimator
+from .parameters import estimator
 from .regressor import BaseRegressor
 
 
-@estimator
-class _Parameters(NuParameter):
-    C: float = 1.0
-
-
-@estimator
-class NuSVR(BaseRegressor, KernelSVM, _Parameters):
+@estimator("nu C kernel degree gamma coef0 shrinking tol cache_size verbose max_iter progress")
+class NuSVR(BaseRegressor, KernelSVM):
     """A kernel SVM for real targets with the parameter nu in place of epsilon, solved exactly.
 
     It has the parameters and attributes of scikit-learn's `NuSVR`, and solves its problem, that of
@@ -65,13 +60,8 @@ class NuSVR(BaseRegressor, KernelSVM, _Parameters):
         Neural Computation 12, 2000.
     """
 
-    random_state = None
-    shrinking: bool = True
-    tol: float | None = 1e-3
-    cache_size: float = 200
-    verbose: bool = False
-    max_iter: int = -1
-    progress: bool = False
+    nu: float = 0.5
+    C: float = 1.0
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         kernel = self._kernel(rows)

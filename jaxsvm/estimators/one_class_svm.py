@@ -60,7 +60,7 @@ class OutlierDetector(OutlierMixin, BaseSVM):
         return module_of(score).where(score >= 0, 1, -1)
 
 
-@estimator
+@estimator("kernel degree gamma coef0 tol nu shrinking cache_size verbose max_iter progress")
 class OneClassSVM(OutlierDetector, KernelSVM):
     """A detector of outliers: f(x) >= rho holds for all but a share nu of the training rows.
 
@@ -110,14 +110,7 @@ class OneClassSVM(OutlierDetector, KernelSVM):
         support of a high-dimensional distribution, Neural Computation 13, 2001.
     """
 
-    random_state = None
-    tol: float | None = 1e-3
     nu: float = 0.5
-    shrinking: bool = True
-    cache_size: float = 200
-    verbose: bool = False
-    max_iter: int = -1
-    progress: bool = False
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         solver = one_class(self.nu, self._kernel(rows), rounds=self._rounds())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
@@ -24,24 +26,45 @@ _T = TypeVar("_T")
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
-def estimator(cls: type[_T]) -> type[_T]:
-    """Make `__init__` of the annotated parameters of a class and its bases; it keeps them as given.
+def estimator(names: str) -> Callable[[type[_T]], type[_T]]:
+    """Make `__init__` of parameters of these names, in this order; it keeps them as given.
 
-    Those of bases come first.
+    They are annotated in the class or in its bases.
     """
+
+    def with_init(cls: Any) -> Any:
+        fields = {field.name: field for field in dataclasses.fields(parameters(cls))}
+        chosen = [(name, fields[name].type, copy.copy(fields[name])) for name in names.split()]
+        cls.__init__ = vars(dataclasses.make_dataclass(cls.__name__, chosen))["__init__"]
+        return cls
+
+    return with_init
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
+def parameters(cls: type[_T]) -> type[_T]:
+    """Make the annotated attributes of a class parameters, which `estimator` may name."""
     return dataclasses.dataclass(eq=False, repr=False, kw_only=True)(cls)
 
 
-@estimator
-class NuParameter:
-    """The parameter nu: as the last base of a machine it stands before those of the kernel."""
+@parameters
+class RunParameters:
+    """Parameters of the runs of most machines."""
 
-    nu: float = 0.5
+    random_state: int | np.random.RandomState | None = None
+    verbose: bool | int = False
+    progress: bool = False
+    warm_start: bool = False
 
 
-def set_parameters(estimator: object, names: dict[str, Any]) -> None:
-    """Keep the parameters of `__init__`, given as its `locals()`, as attributes unchanged."""
-    vars(estimator).update((name, value) for name, value in names.items() if name != "self")
+@parameters
+class KernelParameters:
+    """Parameters of kernels."""
+
+    kernel: str | Callable = "rbf"
+    degree: int = 3
+    gamma: float | str = "scale"
+    coef0: float = 0.0
 
 
 def kernel_of(

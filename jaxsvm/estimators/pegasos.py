@@ -16,7 +16,7 @@ from ..types import Array, Loss, Solver
 from ..wrappers import averaged
 from .base import Spec
 from .classifier import PartialFitMixin
-from .parameters import estimator
+from .parameters import estimator, parameters
 
 LOSSES = ("hinge", "squared_hinge", "log_loss")
 
@@ -39,8 +39,22 @@ def mean_sqnorm(x: Any, weight: np.ndarray) -> float:
     return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
 
 
-@estimator
-class Pegasos(PartialFitMixin):
+@parameters
+class PassParameters:
+    """Parameters of machines that make a number of passes."""
+
+    max_iter: int = 20
+    shuffle: bool = True
+    verbose: int = 0
+    average: bool = True
+    batch_size: int = 1
+
+
+@estimator(
+    "loss penalty alpha fit_intercept max_iter shuffle verbose n_jobs random_state class_weight "
+    "average batch_size progress probability warm_start"
+)
+class Pegasos(PassParameters, PartialFitMixin):
     """alpha/2 |w|^2 + mean_i weight_i loss(y_i (<w, x_i> + b)) by the steps of Pegasos.
 
     It stands in for scikit-learn's `SGDClassifier`: the same parameters, as far as the method has
@@ -100,17 +114,7 @@ class Pegasos(PartialFitMixin):
     penalty: str = "l2"
     alpha: float = 1e-4
     fit_intercept: bool = True
-    max_iter: int = 20
-    shuffle: bool = True
-    verbose: int = 0
     n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    class_weight: dict | str | None = None
-    average: bool = True
-    batch_size: int = 1
-    progress: bool = False
-    probability: bool = False
-    warm_start: bool = False
 
     def _spec(self, rows: Any, previous: object = None, **numbers: object) -> Spec:
         if self.penalty != "l2":

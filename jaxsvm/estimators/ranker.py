@@ -24,13 +24,13 @@ from ..solvers import newton, ocas
 from ..solvers.primal.newton import MOST_ROUNDS
 from ..types import JointLoss
 from .base import BaseSVM, Spec, Targets, steps_of_state
-from .parameters import estimator
+from .parameters import estimator, parameters
 from .tasks import as_task
 
 LOSSES = ("hinge", "squared_hinge")
 
 
-@estimator
+@parameters
 class PairwiseSVM(BaseSVM):
     """A linear machine of `losses.pairwise`, by cutting planes or by Newton's method."""
 
@@ -40,6 +40,8 @@ class PairwiseSVM(BaseSVM):
     random_state = 0  # the method is deterministic
     lam: float = 1e-3
     loss: str = "hinge"
+    tol: float = 1e-3
+    max_iter: int = 1000
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -98,7 +100,7 @@ class PairwiseSVM(BaseSVM):
         return check_values(self._scores(X))
 
 
-@estimator
+@estimator("lam loss per_query k tol max_iter progress")
 class Ranker(PairwiseSVM):
     """Minimise lam/2 |w|^2 + sum_ij c_ij loss(<w, x_i - x_j>) over pairs with grade_i > grade_j.
 
@@ -142,9 +144,6 @@ class Ranker(PairwiseSVM):
 
     per_query: bool = False
     k: int | None = None
-    tol: float = 1e-3
-    max_iter: int = 1000
-    progress: bool = False
 
     @as_task
     def fit(

@@ -18,7 +18,7 @@ from ..types import Array, Loss
 from .base import Spec
 from .one_class_svm import OutlierDetector
 from .parameters import estimator
-from .pegasos import by_passes, mean_sqnorm
+from .pegasos import PassParameters, by_passes, mean_sqnorm
 
 
 @node
@@ -86,8 +86,8 @@ class one_class_descent(GradientSolver):
         return optax.chain(pull, descent(self.nu, step, "free", bias_step=bias_step))
 
 
-@estimator
-class SGDOneClassSVM(OutlierDetector):
+@estimator("nu max_iter shuffle verbose random_state warm_start average batch_size progress")
+class SGDOneClassSVM(PassParameters, OutlierDetector):
     """A detector of outliers, <w, x> >= rho for all but a share nu of the rows, on any number.
 
         minimise nu/2 |w|^2 - nu rho + mean_i weight_i max(0, rho - <w, x_i>)
@@ -138,14 +138,6 @@ class SGDOneClassSVM(OutlierDetector):
 
     _structure = ("average",)
     nu: float = field(default=0.5, kw_only=False)
-    max_iter: int = 20
-    shuffle: bool = True
-    verbose: int = 0
-    random_state: int | np.random.RandomState | None = None
-    warm_start: bool = False
-    average: bool = True
-    batch_size: int = 1
-    progress: bool = False
 
     def _spec(self, rows: Any, previous: object = None, **numbers: object) -> Spec:
         if previous is None:  # the unit of rho stays that of the first rows

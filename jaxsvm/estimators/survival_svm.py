@@ -15,7 +15,7 @@ from .ranker import PairwiseSVM
 from .tasks import as_task
 
 
-@estimator
+@estimator("lam loss tol max_iter progress")
 class SurvivalSVM(PairwiseSVM):
     """Minimise lam/2 |w|^2 + sum_ij c_ij loss(<w, x_i - x_j>) over pairs of censored times.
 
@@ -60,9 +60,6 @@ class SurvivalSVM(PairwiseSVM):
     """
 
     _censored, _groups = True, "strata"
-    tol: float = 1e-3
-    max_iter: int = 1000
-    progress: bool = False
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -15,7 +15,11 @@ from .kernel_svm import cost
 from .parameters import estimator, loss_of
 
 
-@estimator
+@estimator(
+    "C kernel degree gamma coef0 shrinking probability tol cache_size class_weight verbose "
+    "max_iter decision_function_shape break_ties random_state loss bias multiclass progress "
+    "warm_start"
+)
 class SVC(KernelClassifier):
     """A kernel SVM, solved exactly.
 
@@ -104,8 +108,6 @@ class SVC(KernelClassifier):
     loss: str | Loss = "hinge"
     bias: str = "free"
     multiclass: str = "ovo"
-    progress: bool = False
-    warm_start: bool = False
 
     def _spec(self, rows: Any, previous: object = None, **numbers: Any) -> Spec:
         C, kernel = cost(self._number("C", numbers)), self._kernel(rows, numbers.get("gamma"))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import field
+from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from ..types import Loss
-from .classifier import ProbabilityMixin
-from .cross_validation import KernelCV
-from .pairs import values_of_classes
-from .parameters import set_parameters
+from .cross_validation import GridCV
+from .parameters import estimator
 from .svc import SVC
 
 
-class SVCCV(KernelCV, ProbabilityMixin, SVC):
+@estimator(
+    "Cs gammas kernel degree coef0 cv scoring refit rule tol class_weight max_iter "
+    "decision_function_shape break_ties random_state loss multiclass memory n_jobs verbose "
+    "probability"
+)
+class SVCCV(GridCV, SVC):
     """`SVC` with C and gamma chosen by cross-validation, by one call of `jaxsvm.select`.
 
         scores_[i, j, f] = score of SVC(C=Cs_[i], gamma=gammas_[j]), trained without fold f, on it
@@ -109,40 +109,4 @@ class SVCCV(KernelCV, ProbabilityMixin, SVC):
         classification, 2003.
     """
 
-    def __init__(
-        self,
-        Cs: object = 8,
-        gammas: object = 8,
-        *,
-        kernel: str | Callable = "rbf",
-        degree: int = 3,
-        coef0: float = 0.0,
-        cv: object = None,
-        scoring: object = None,
-        refit: bool = True,
-        rule: str = "best",
-        tol: float | None = 1e-3,
-        class_weight: dict | str | None = None,
-        max_iter: int = -1,
-        decision_function_shape: str = "ovr",
-        break_ties: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-        loss: str | Loss = "hinge",
-        multiclass: str = "ovo",
-        memory: float | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        probability: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
-
-    def _probable(self) -> bool:
-        """Whether a sigmoid is fitted for each pair of classes: not here."""
-        return False
-
-    def _calibrated_values(self, X: ArrayLike) -> np.ndarray:
-        score = self._scores(X)
-        if len(self.classes_) == 2:
-            return score.ravel()
-        is_of_pairs = self.multiclass == "ovo"
-        return values_of_classes(score, len(self.classes_)) if is_of_pairs else score
+    gammas: Any = field(default=8, kw_only=False)

@@ -18,7 +18,7 @@ from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Batch, Loss, Solver
 from .base import BaseSVM, Spec
 from .classifier import PartialFitMixin
-from .parameters import estimator, kernel_of, spaces_of
+from .parameters import estimator, kernel_of, parameters, spaces_of
 from .preprocess import equal_trees
 from .regressor import BaseRegressor
 from .starts import streams
@@ -26,7 +26,7 @@ from .starts import streams
 EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 
 
-@estimator
+@parameters
 class SolverParameterMixin(BaseSVM):
     """Makes the solver from the parameters, by value or by name."""
 
@@ -34,6 +34,9 @@ class SolverParameterMixin(BaseSVM):
     C: float | None = None
     kernel: str | Callable | None = None
     gamma: float | str | None = None
+    steps: int | None = None
+    tol: float | str | None = "auto"
+    sampler: Any = None
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         options: dict[str, Any] = {"steps": self.steps, "tol": self.tol, "sampler": self.sampler}
@@ -89,7 +92,10 @@ class SolverParameterMixin(BaseSVM):
         return True
 
 
-@estimator
+@estimator(
+    "solver C kernel gamma multiclass steps tol sampler class_weight random_state progress "
+    "probability warm_start"
+)
 class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     """A classifier trained by any solver.
 
@@ -149,17 +155,9 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
 
     _structure = ("multiclass",)
     multiclass: str = "ovr"
-    steps: int | None = None
-    tol: float | str | None = "auto"
-    sampler: Any = None
-    class_weight: dict | str | None = None
-    random_state: int | np.random.RandomState | None = None
-    progress: bool = False
-    probability: bool = False
-    warm_start: bool = False
 
 
-@estimator
+@estimator("solver C kernel gamma epsilon steps tol sampler random_state progress warm_start")
 class SVMRegressor(SolverParameterMixin, BaseRegressor):
     """A regressor trained by any solver with a loss for real targets.
 
@@ -205,12 +203,6 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
     """
 
     epsilon: float | None = None
-    steps: int | None = None
-    tol: float | str | None = "auto"
-    sampler: Any = None
-    random_state: int | np.random.RandomState | None = None
-    progress: bool = False
-    warm_start: bool = False
 
     def _has_free_intercept(self, columns: int) -> bool:
         solver = self._spec(None).solver

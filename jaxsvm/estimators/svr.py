@@ -12,7 +12,10 @@ from .parameters import estimator
 from .regressor import BaseRegressor
 
 
-@estimator
+@estimator(
+    "kernel degree gamma coef0 tol C epsilon shrinking cache_size verbose max_iter progress "
+    "warm_start"
+)
 class SVR(BaseRegressor, KernelSVM):
     """A kernel SVM for real targets, solved exactly by block decomposition.
 
@@ -62,16 +65,8 @@ class SVR(BaseRegressor, KernelSVM):
         6.0
     """
 
-    tol: float | None = 1e-3
     C: float = 1.0
     epsilon: float = 0.1
-    shrinking: bool = True
-    cache_size: float = 200
-    verbose: bool = False
-    max_iter: int = -1
-    progress: bool = False
-    warm_start: bool = False
-    random_state = None
 
     def _spec(self, rows: Any, previous: object = None, **numbers: Any) -> Spec:
         loss = losses.eps_insensitive(self._number("epsilon", numbers))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import field
+from typing import Any
 
-import numpy as np
-
-from .base import Spec
-from .cross_validation import KernelCV
-from .parameters import set_parameters
+from .cross_validation import GridCV
+from .parameters import estimator
 from .svr import SVR
 
 
-class SVRCV(KernelCV, SVR):
+@estimator(
+    "Cs gammas epsilons kernel degree coef0 cv scoring refit rule tol max_iter random_state memory "
+    "n_jobs verbose"
+)
+class SVRCV(GridCV, SVR):
     """`SVR` with C, gamma and epsilon chosen by cross-validation, by one call of `jaxsvm.select`.
 
         scores_[i, j, f] = score of SVR(C=Cs_[i], gamma=gammas_[j]), trained without fold f, on it
@@ -79,34 +81,5 @@ class SVRCV(KernelCV, SVR):
         ((2, 2, 3), 1.0)
     """
 
-    def __init__(
-        self,
-        Cs: object = 8,
-        gammas: object = 8,
-        *,
-        epsilons: object = 0.1,
-        kernel: str | Callable = "rbf",
-        degree: int = 3,
-        coef0: float = 0.0,
-        cv: object = None,
-        scoring: object = None,
-        refit: bool = True,
-        rule: str = "best",
-        tol: float | None = 1e-3,
-        max_iter: int = -1,
-        random_state: int | np.random.RandomState | None = None,
-        memory: float | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        set_parameters(self, locals())
-
-    def _axes(self, x: object) -> dict[str, np.ndarray]:
-        axes = super()._axes(x)
-        if np.ndim(self.epsilons) == 0:
-            self.epsilon_, self.epsilons_ = self.epsilons, None
-            return axes
-        return axes | {"epsilon": np.asarray(self.epsilons)}
-
-    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
-        return super()._spec(rows, previous, **{"epsilon": self.epsilons} | numbers)
+    gammas: Any = field(default=8, kw_only=False)
+    epsilons: Any = 0.1
