@@ -21,9 +21,9 @@ from ..checks import check_choice
 from ..data.target_columns import has_columns
 from ..models import check_values, class_places
 from ..wrappers import one_vs_one, one_vs_rest
-from .base import BaseSVM, Targets
+from .base import BaseSVM, Targets, can_partial_fit
 from .pairs import Pairs, values_of_classes
-from .parameters import parameters
+from .parameters import PerRow, parameters
 from .preprocess import apply, module_of, named
 from .tasks import as_task
 
@@ -33,14 +33,20 @@ MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
 
 @parameters
 class BaseClassifier(ClassifierMixin, BaseSVM):
-    """A classifier with class names, class weights and more than two classes."""
+    """A classifier with class names, class weights and more than two classes.
+
+    Args:
+        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
+            decision values of five more fits, each without a fifth of the rows, stratified in their
+            order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
+    """
 
     class_weight: dict | str | None = None
     probability: bool | str = False
     multiclass = "ovr"
 
     @as_task
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
         """Train a new model.
 
         Args:
@@ -53,9 +59,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         """
         return self._fit(X, y, sample_weight)
 
-    def _fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **more: object
-    ) -> Self:
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow, **more: object) -> Self:
         with self._restore_on_error():
             self._probable()
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
@@ -245,18 +249,11 @@ def _names_of(c: int, column: np.ndarray) -> np.ndarray:
 
 
 class PartialFitMixin(BaseClassifier):
-    """A classifier with `partial_fit`, unless `_can_partial_fit` raises AttributeError."""
+    """A classifier with `partial_fit`, where nothing is against it."""
 
-    def _can_partial_fit(self) -> bool:
-        return True
-
-    @available_if(lambda self: self._can_partial_fit())
+    @available_if(can_partial_fit)
     def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        classes: Any = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, classes: Any = None, sample_weight: PerRow = None
     ) -> Self:
         """Continue training on more rows, or start.
 

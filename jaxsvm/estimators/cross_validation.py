@@ -25,17 +25,41 @@ from ..models import Classifier
 from .base import BaseSVM, MergedRows, Targets, Trained
 from .compact import add_to_intercept, compact
 from .kernel_svm import KernelSVM
-from .parameters import WITH_GAMMA, parameters
+from .parameters import WITH_GAMMA, PerRow, parameters
 from .preprocess import batch, make_seed, pad_columns
 from .tasks import as_task
 
 # what a machine has once it is trained
-FITTED = ("model_", "fit_", "n_iter_", "fit_status_", "_dual", "_coef", "_intercept")
+FITTED = """model_ fit_ n_iter_ fit_status_ coef_ intercept_ support_ support_vectors_ n_support_
+    dual_coef_"""
 
 
 @parameters
 class GridCV(BaseSVM):
-    """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them."""
+    """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them.
+
+    Args:
+        Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
+            them.
+        gammas: of a kernel by name, list of numbers > 0, or how many: the usual values for the
+            training rows, as `kernels.gamma_grid` has them. None: gamma is "scale",
+            1/(d variance of X).
+        scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
+            stands for rows out of fold; greater is better. It may read predictions, decision
+            values, and probabilities, by sigmoids that were fitted to the other folds. None: the
+            accuracy.
+        refit: whether a machine is trained on all rows with the numbers chosen.
+        class_weight: dict from class names to factors on C, "balanced" by all rows, or None.
+        max_iter: rounds of the solver at most in each fit, >= 1, not steps on pairs as in LIBSVM;
+            -1: 2,000.
+        random_state: int, `RandomState` or None; the seed of the key, of which exact machines draw
+            nothing.
+        memory: bytes of the kernel matrix, > 0, as of `jaxsvm.select`; None: 2 GiB.
+        n_jobs: fits at the same time, in threads; None or -1: the number of processors.
+        verbose: above 0: a bar on the standard error stream.
+        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of the
+            decision values out of fold of `selection_`: there are no more fits.
+    """
 
     _takes_columns = False
     Cs: object = field(default=8, kw_only=False)
@@ -52,12 +76,7 @@ class GridCV(BaseSVM):
 
     @as_task
     def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        groups: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *, groups: PerRow = None
     ) -> Self:
         """Choose the numbers, and train a model on all rows with them.
 
@@ -70,7 +89,7 @@ class GridCV(BaseSVM):
         """
         return self._fit(X, y, sample_weight, groups=groups)
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """The score of the predictions by `scoring`; by default the accuracy, or R^2."""
         scorer = self._scorer()
         if scorer is None:
@@ -85,7 +104,7 @@ class GridCV(BaseSVM):
         chosen = self._choose(x, targets, weight, fold)
         if self.refit:
             return super()._train(x, y, weight, numbers=chosen, **more)
-        for name in FITTED:  # of a call before this one
+        for name in FITTED.split():  # of a call before this one
             self.__dict__.pop(name, None)
         return targets, np.full(len(y), -1)
 
@@ -207,9 +226,7 @@ class GridCV(BaseSVM):
         return check_scoring(self, self.scoring)
 
 
-def fold_of_rows(
-    cv: object, x: Any, y: np.ndarray, groups: ArrayLike | None, classifier: bool
-) -> np.ndarray:
+def fold_of_rows(cv: object, x: Any, y: np.ndarray, groups: PerRow, classifier: bool) -> np.ndarray:
     """The fold of each row, (n,); -1 for rows that are in all training sets.
 
     Args:

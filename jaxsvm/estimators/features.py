@@ -73,9 +73,6 @@ class NystromFeatures(Map):
         kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
             "rational_quadratic", "cosine", "chi2" or "additive_chi2", a kernel of jaxsvm, or a
             function (n, d), (m, d) -> (n, m) that JAX can trace.
-        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
-        degree: of "poly", an integer.
-        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
         n_components: landmarks, >= 1; at most as many as rows.
         choose: "uniform", "k_means", "leverage_scores" or "random_pivots", how landmarks are
             chosen; or a function such as `jaxsvm.features.k_means(steps=3)`.
@@ -121,7 +118,6 @@ class FourierFeatures(Map):
     Args:
         kernel: "rbf", "laplacian", "matern12", "matern32", "matern52", "rational_quadratic", or
             such a kernel of jaxsvm.
-        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
         n_components: features, >= 1; even with form "paired".
         form: "paired", cosines and sines of the same frequencies; "phase"; "auto": "paired" where
             n_components is even.

@@ -14,12 +14,10 @@ from sklearn.utils.metaestimators import available_if
 
 from ..checks import caller_stacklevel, check_choice
 from ..models import check_values
-from ..types import Model
-from ..wrappers import OneVsOne
 from .base import Targets, Trained
 from .classifier import BaseClassifier
 from .kernel_svm import KernelSVM
-from .pairs import Pairs, values_of_classes, votes_of
+from .pairs import values_of_classes, votes_of
 from .parameters import parameters
 from .preprocess import module_of, named
 from .probabilities import coupled, fit_sigmoids, sigmoid, units_of
@@ -29,8 +27,17 @@ FOLDS = 5  # of the cross-validation of probabilities, as in LIBSVM
 
 @parameters
 class KernelClassifier(KernelSVM, BaseClassifier):
-    """A kernel classifier: votes of pairs of classes, decision values, probabilities."""
+    """A kernel classifier: votes of pairs of classes, decision values, probabilities.
 
+    Args:
+        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0.
+        decision_function_shape: "ovr" or "ovo", the columns of `decision_function` for more than
+            two classes.
+        break_ties: whether `predict` breaks ties of votes by decision values; with
+            decision_function_shape "ovr".
+    """
+
+    _by_pairs = True
     multiclass = "ovo"
     decision_function_shape: str = "ovr"
     break_ties: bool = False
@@ -52,10 +59,6 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         self.n_iter_ = np.full(models, self.n_iter_, np.int32)
         self._sigmoids = (np.empty(0), np.empty(0))
         return targets, group
-
-    def _decision_model(self) -> Model:
-        model = super()._decision_model()
-        return Pairs(model) if isinstance(model, OneVsOne) else model
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Decision values.

@@ -21,36 +21,22 @@ class LinearSVCCV(GridCV, LinearSVC):
     rows.
 
     Args:
-        Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
-            them.
-        loss: "squared_hinge", "hinge", or a loss of jaxsvm.
         cv: number of folds, stratified in the order of the rows; a splitter of scikit-learn whose
             test sets are disjoint and left out of training once; an iterable of such (train, test);
             None: 5.
-        scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
-            stands for rows out of fold; greater is better. It may read predictions, decision
-            values, and probabilities, by sigmoids that were fitted to the other folds. None: the
-            accuracy.
-        refit: whether a machine is trained on all rows with the numbers chosen.
         rule: "best", or "one_se", the least C within one standard error of it.
         tol: largest relative duality gap without a warning, > 0; of all fits. The solvers stop at a
             share of it: 1/100, or 1/10^5 of newton. Ascent stops once the largest change of a
             margin in a pass is at most tol / 2.
-        fit_intercept: whether there is an intercept, regularised with the weights.
         intercept_scaling: value s of the constant feature whose weight is b/s, > 0; a larger one
             regularises the intercept less.
-        class_weight: dict from class names to factors on C, "balanced" by all rows, or None.
         random_state: int, `RandomState` or None; the order of rows.
         max_iter: steps of the solver at most in each fit, >= 1; of ascent passes over the rows.
         solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca". "auto" takes
             the fastest by the loss and the shape of the rows.
         memory: bytes of the temporaries of a program, as of `jaxsvm.select`; None: no limit.
-        n_jobs: fits at the same time, in threads; None or -1: the number of processors.
-        verbose: above 0: a bar on the standard error stream.
         penalty: "l2", "l1" or "elasticnet", as of `LinearSVC`.
         l1_ratio: as of `LinearSVC`.
-        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of the
-            decision values out of fold of `selection_`: there are no more fits.
 
     Attributes:
         C_: the C chosen.

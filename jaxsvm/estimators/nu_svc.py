@@ -23,26 +23,10 @@ class NuSVC(KernelClassifier):
     Args:
         nu: upper bound of the share of margin errors and lower bound of the share of support
             vectors, in (0, 1]. For each pair of classes it is at most 2 min(n+, n-) / (n+ + n-).
-        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
-            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
-            jaxsvm, or a function (n, d), (m, d) -> (n, m).
-        degree: of "poly", an integer.
-        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
-        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
-        shrinking: accepted without an effect: working sets are chosen from all rows.
         probability: whether `fit` also fits probabilities, by five-fold cross-validation. In a
             training set nu is at most its limit there.
-        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0.
-        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
         class_weight: accepted without an effect, as in LIBSVM; `class_weight_` holds the factors.
-        verbose: whether there is a bar on the standard error stream, as by `progress`.
-        max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
-        decision_function_shape: "ovr" or "ovo", the columns of `decision_function` for more than
-            two classes.
-        break_ties: whether `predict` breaks ties of votes by decision values; with
-            decision_function_shape "ovr".
         random_state: int, `RandomState` or None; the folds of `probability`.
-        progress: whether there is a bar on the standard error stream.
 
     Attributes:
         support_: (m,) indices of the support vectors, grouped by class.
