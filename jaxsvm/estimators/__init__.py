@@ -28,27 +28,7 @@ from .svm import SVMRegressor as SVMRegressor
 from .svr import SVR as SVR
 from .svr_cv import SVRCV as SVRCV
 
-__all__ = [
-    "BudgetedSVC",
-    "FourierFeatures",
-    "LinearSVC",
-    "LinearSVCCV",
-    "LinearSVR",
-    "NuSVC",
-    "NuSVR",
-    "NystromFeatures",
-    "OneClassSVM",
-    "Pegasos",
-    "Ranker",
-    "SGDOneClassSVM",
-    "SVC",
-    "SVCCV",
-    "SVMClassifier",
-    "SVMRegressor",
-    "SVR",
-    "SVRCV",
-    "SurvivalSVM",
-]
+__all__ = [name for name in dir() if name[0].isupper()]  # what is imported by its own name
 
 
 def __dir__() -> list[str]:

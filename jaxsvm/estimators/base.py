@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,8 @@ from ..types import Fit, Model, RunState, Sampler, Solver
 from ..wrappers import OneVsOne, multi_output
 from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, compact, inner_of, on_rows
-from .parameters import divides_rows, is_matrix, may_widen, takes_matrix
+from .pairs import Pairs
+from .parameters import RunParameters, divides_rows, is_matrix, may_widen, takes_matrix
 from .preprocess import (
     apply,
     batch,
@@ -105,37 +106,32 @@ class Spec(NamedTuple):
     length: str = "max_iter"  # the parameter that sets the length of a run, for messages
     accepted: float = -np.inf  # there is no warning where the residual is at most this
     iterations: Callable | None = None  # (run) -> n_iter_; None: passes, or updates on all rows
-    instead: Spec | None = None  # for a run that does not meet the tolerance of this one
     name: str | None = None  # of the solver, for the attribute `solver_`
 
 
-class BaseSVM(CallbackSupportMixin, BaseEstimator):
-    """Fitting and decision values; a subclass says by `_spec` how it is trained."""
+class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
+    """Fitting and decision values; a subclass says by `_spec` how it is trained.
+
+    `_spec(rows, previous, **numbers)` makes the `Spec` of `MergedRows`, or of None where the solver
+    has any kernel. `previous` is the solver of the last call of `partial_fit`, None in the first.
+    The numbers replace parameters of the same name.
+    """
 
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
     _takes_columns = True  # whether y may be (n, k)
+    _takes_matrix = True  # whether the kernel may be precomputed
+    _no_partial_fit: ClassVar[Any] = ""  # a sentence where the parameters are of no `partial_fit`
+    _by_pairs = False  # whether decision values are those of pairs of classes
     _packs_rows = False  # whether solvers with a layout of their own read packed sparse rows
     _last: Solution | None = None  # at which the next fit with `warm_start` begins
     # of machines without such a parameter
     kernel: Any = None
     solver: Any = None
-    verbose: Any = False
-    warm_start: Any = False
     _centre: Any = 0.0  # subtracted from real targets in float64; part of a free intercept
     _solver: Any
     _seed: int
     _calls: int
     _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
-
-    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
-        """How the machine is trained on these rows.
-
-        Args:
-            rows: as they are trained on; None: the solver has any kernel.
-            previous: the solver of the last call of `partial_fit`; None: of the first call.
-            **numbers: replace parameters of the same name.
-        """
-        raise NotImplementedError
 
     def _number(self, name: str, numbers: dict[str, Any]) -> Any:
         """The one of `numbers` with this name, or else the parameter."""
@@ -155,7 +151,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
     def _is_pairwise(self) -> bool:
         """Whether the user gives a precomputed kernel in place of rows."""
-        return is_matrix(self.kernel) or takes_matrix(self.solver)
+        return self._takes_matrix and (is_matrix(self.kernel) or takes_matrix(self.solver))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -276,23 +272,19 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             now = Solution(spec.solver, None, targets.names, shape, same)
         if now and warm:
             state = start_of(self._last, now, targets.solver_of, key, data)
-        while True:
-            solver = targets.solver_of(spec.solver)
-            sampler = spec.sampler or solver.sampler or samplers.uniform(1)
-            plan = plan_of(spec, solver, sampler, n_rows, n, one_pass=one_pass)
-            start = None
-            if state is not None:  # the solver keeps its step counter, the rows are new
-                step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
-                start = RunState(state, sampler.init(key, data), step, done)
-            progress = self.progress or bool(self.verbose)
-            if start is None and not progress and is_one_update(spec, solver):
-                run = fit_once(solver, data, key, plan["tol"])
-            else:
-                plan |= {"state": start, "sampler": sampler, "progress": progress}
-                run = run_solver(solver, data, key, **plan)
-            if spec.instead is None or run.converged:
-                break
-            spec, state = spec.instead, None
+        solver = targets.solver_of(spec.solver)
+        sampler = spec.sampler or solver.sampler or samplers.uniform(1)
+        plan = plan_of(spec, solver, sampler, n_rows, n, one_pass=one_pass)
+        start = None
+        if state is not None:  # the solver keeps its step counter, the rows are new
+            step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
+            start = RunState(state, sampler.init(key, data), step, done)
+        progress = self.progress or bool(self.verbose)
+        if start is None and not progress and is_one_update(spec, solver):
+            run = fit_once(solver, data, key, plan["tol"])
+        else:
+            plan |= {"state": start, "sampler": sampler, "progress": progress}
+            run = run_solver(solver, data, key, **plan)
         warn_unless_accepted(run, spec, plan["tol"])
         model = compact(run.model, index, d)
         model = add_to_intercept(model, self._centre) if np.any(self._centre) else model
@@ -339,7 +331,8 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
     def _decision_model(self) -> Model:
         """The model whose values are the decision values."""
-        return self.model_.inner if isinstance(self.model_, Classifier) else self.model_
+        model = self.model_.inner if isinstance(self.model_, Classifier) else self.model_
+        return Pairs(model) if self._by_pairs and isinstance(model, OneVsOne) else model
 
     def _values(self, X: Any) -> np.ndarray:
         """Decision values of checked rows; of JAX on their device, others on the host."""
@@ -355,6 +348,10 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
             values = apply(add_to_intercept(outer, -self._centre), X)
             return (values if on_device else values.astype(np.float64)) + self._centre
         return apply(outer, X)
+
+
+class ModelAttributes(BaseSVM):
+    """A machine whose attributes are read from its model."""
 
     def _field(self, name: str, kind: Any, fn: Callable) -> np.ndarray:
         check_is_fitted(self, "model_")
@@ -398,6 +395,13 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
         """
         coef_of = lambda model: np.atleast_2d(on_rows(model).coef)[:, support_index(model)]
         return self._field("dual_coef_", Expansion, coef_of)
+
+
+def can_partial_fit(machine: Any) -> bool:
+    """Whether the machine has `partial_fit`; it raises with the reason if not."""
+    if problem := machine._no_partial_fit:
+        raise AttributeError(problem)
+    return True
 
 
 def _on_host(leaf: object) -> Any:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import field
 from typing import Any
-
-import numpy as np
 
 from ..budget import default_for
 from ..checks import check_choice, check_positive
 from ..objectives import lam_from_C
 from ..solvers import bsca, bsgd
-from .base import Spec
+from .base import ModelAttributes, Spec
 from .classifier import PartialFitMixin
-from .parameters import estimator, kernel_of
+from .parameters import KernelParameters, estimator, kernel_of
 
 
-@estimator
-class BudgetedSVC(PartialFitMixin):
+@estimator(
+    "C kernel gamma degree coef0 budget method partners tol max_passes class_weight random_state "
+    "progress probability"
+)
+class BudgetedSVC(KernelParameters, PartialFitMixin, ModelAttributes):
     """A kernel SVM of at most `budget` points, which solves its problem approximately.
 
     The problem is 1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)).
@@ -35,9 +35,6 @@ class BudgetedSVC(PartialFitMixin):
             maintained by `jaxsvm.budget.remove`, at the same cost and a larger loss. For
             `jaxsvm.budget.project`, with a smaller loss at O(budget^3) each time, use
             `SVMClassifier(jaxsvm.bsca(..., maintain=...))`.
-        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
-        degree: of "poly", an integer.
-        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
         budget: points of the model, or of each one-vs-rest model of more than two classes, >= 2.
         method: "bsca", dual coordinate ascent, or "bsgd", stochastic subgradient descent. The
             latter has `partial_fit`, with the kernel and budget of the first call, and lambda =
@@ -52,11 +49,6 @@ class BudgetedSVC(PartialFitMixin):
             to 10,000 rows of a pass count them one by one, as copies of a row of integer weight.
             The number needed grows in proportion to C.
         class_weight: dict from class names to factors on their rows, "balanced", or None.
-        random_state: int, `RandomState` or None; the seed of the key.
-        progress: whether there is a bar on the standard error stream.
-        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
-            decision values of five more fits, each without a fifth of the rows, stratified in their
-            order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
 
     Attributes:
         classes_: (k,) class names.
@@ -73,21 +65,14 @@ class BudgetedSVC(PartialFitMixin):
         [0, 0, 1, 1]
     """
 
+    _takes_matrix = False
     _structure = ("method", "kernel", "gamma", "degree", "coef0", "budget", "partners")
     C: float = field(default=1.0, kw_only=False)
-    kernel: str | Callable = "rbf"
-    gamma: float | str = "scale"
-    degree: int = 3
-    coef0: float = 0.0
     budget: int = 500
     method: str = "bsca"
     partners: int | None = 59
     tol: float | str | None = "auto"
     max_passes: int | None = None
-    class_weight: dict | str | None = None
-    random_state: int | np.random.RandomState | None = None
-    progress: bool = False
-    probability: bool = False
 
     def _spec(self, rows: Any, previous: Any = None, **numbers: object) -> Spec:
         check_choice("method", self.method, ("bsca", "bsgd"))
@@ -106,12 +91,8 @@ class BudgetedSVC(PartialFitMixin):
             solver = bsgd(lam_from_C(self.C, self._total), kernel, **options)
         return Spec(solver, passes=self.max_passes, tol=self.tol, length="max_passes")
 
-    def _is_pairwise(self) -> bool:
-        return False
-
-    def _can_partial_fit(self) -> bool:
-        if self.method != "bsgd":
-            raise AttributeError(
-                "partial_fit takes method='bsgd': 'bsca' keeps a number for each row"
-            )
-        return True
+    @property
+    def _no_partial_fit(self) -> str:
+        """Why there is no `partial_fit`."""
+        problem = "partial_fit takes method='bsgd': 'bsca' keeps a number for each row"
+        return "" if self.method == "bsgd" else problem

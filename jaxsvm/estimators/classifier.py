@@ -16,12 +16,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from ..calibration import Calibrated, calibrate_columns, columns_of
+from ..calibration import calibrate_columns, columns_of
 from ..checks import check_choice
 from ..data.target_columns import has_columns
 from ..models import check_values, class_places
 from ..wrappers import one_vs_one, one_vs_rest
-from .base import BaseSVM, Targets
+from .base import BaseSVM, Targets, can_partial_fit
+from .pairs import Pairs, values_of_classes
+from .parameters import PerRow, parameters
 from .preprocess import apply, module_of, named
 from .tasks import as_task
 
@@ -29,14 +31,22 @@ FOLDS = 5  # of the cross-validation of probabilities, where each class has so m
 MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
 
 
+@parameters
 class BaseClassifier(ClassifierMixin, BaseSVM):
-    """A classifier with class names, class weights and more than two classes."""
+    """A classifier with class names, class weights and more than two classes.
 
+    Args:
+        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
+            decision values of five more fits, each without a fifth of the rows, stratified in their
+            order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
+    """
+
+    class_weight: dict | str | None = None
+    probability: bool | str = False
     multiclass = "ovr"
-    classes_: Any  # (k,) names; of several labels a list of the two of each
 
     @as_task
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
         """Train a new model.
 
         Args:
@@ -49,28 +59,32 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         """
         return self._fit(X, y, sample_weight)
 
-    def _fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **more: object
-    ) -> Self:
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow, **more: object) -> Self:
         with self._restore_on_error():
+            self._probable()
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
             if y.ndim == 2:
-                self.classes_ = [_names_of(c, column) for c, column in enumerate(y[weight > 0].T)]
-                self._train(x, y, weight, **more)
-                return self
-            check_classification_targets(y)
-            self.classes_ = np.unique(y[weight > 0])
-            if self.classes_.dtype.kind in "mM":
-                raise ValueError(
-                    f"y must hold numbers, strings or booleans as class names, got {y.dtype}: pass "
-                    "y.astype(str)"
-                )
-            if len(self.classes_) < 2:
-                only = self.classes_.tolist()[0]
-                raise ValueError(
-                    f"y holds one class, {only!r}: a classifier needs rows of two classes or more"
-                )
-            self._train(x, y, weight, **more)
+                self.classes_: Any = [
+                    _names_of(c, column) for c, column in enumerate(y[weight > 0].T)
+                ]
+            else:
+                check_classification_targets(y)
+                self.classes_ = np.unique(y[weight > 0])
+                if self.classes_.dtype.kind in "mM":
+                    raise ValueError(
+                        f"y must hold numbers, strings or booleans as class names, got {y.dtype}: "
+                        "pass y.astype(str)"
+                    )
+                if len(self.classes_) < 2:
+                    only = self.classes_.tolist()[0]
+                    raise ValueError(
+                        f"y holds one class, {only!r}: a classifier needs rows of two classes or "
+                        "more"
+                    )
+            self.__dict__.pop("calibrated_", None)  # of a model before this one
+            targets, group = self._train(x, y, weight, **more)
+            if self._probable():
+                self._calibrate(x, y, weight, targets, group)
         return self
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
@@ -92,6 +106,10 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
     def _targets_of_columns(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """As `_targets`, of several labels: names and factors of each column by itself."""
+        if self._probable():
+            raise ValueError(
+                "probability=True takes one target a row: for several labels fit a machine to each"
+            )
         if not (self.class_weight is None or self.class_weight == "balanced"):
             raise ValueError(
                 "class_weight must be None or 'balanced' for several labels, whose names differ, "
@@ -134,9 +152,14 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         With "ovo" these are votes; the sum of decision values breaks ties. Of k labels they are (n,
         k), > 0 where the label holds.
         """
-        scores = self._scores(X)
-        several = isinstance(self.classes_, list) or len(self.classes_) > 2
-        return scores if several else scores.ravel()
+        return self._class_values(self._scores(X))
+
+    def _class_values(self, scores: np.ndarray) -> np.ndarray:
+        """Values (n,) of two classes, else (n, k), of pairs of classes by votes."""
+        if isinstance(self.classes_, list) or len(self.classes_) > 2:
+            of_pairs = isinstance(self._decision_model(), Pairs)
+            return values_of_classes(scores, len(self.classes_)) if of_pairs else scores
+        return scores.ravel()
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """(n, d) -> (n,) class names, or (n, k) of several labels."""
@@ -147,6 +170,63 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             labels = [named(names, place.astype(int)) for names, place in columns]
             return module_of(labels[0]).stack(labels, axis=1)
         return named(self.classes_, class_places(score))
+
+    # Probabilities where `probability` is True: by sigmoids of decision values out of fold, of more
+    # than two classes of each against the rest, as of `CalibratedClassifierCV(ensemble=False)`.
+
+    def _probable(self) -> bool:
+        """Whether probabilities are asked for; "deprecated", scikit-learn's default, is False."""
+        if self.probability not in (True, False, "deprecated"):
+            raise ValueError(
+                f"probability must be True or False, got {self.probability!r}: the probabilities "
+                "are by sigmoids; for others take CalibratedClassifierCV(method=...)"
+            )
+        return bool(self.probability) and self.probability != "deprecated"
+
+    def _calibrate(
+        self, x: Any, y: np.ndarray, weight: np.ndarray, targets: Targets, group: object
+    ) -> None:
+        """Fit probabilities by machines on four fifths of the rows each."""
+        used = np.flatnonzero(weight > 0)
+        x, y, weight = x[used], y[used], weight[used]
+        place = targets.place[used]
+        folds = min(FOLDS, int(np.bincount(place).min()))
+        if folds < 2:
+            raise ValueError(
+                "probability=True needs two rows of each class, to leave one out, and one has a "
+                "single row: leave probability out, or add rows"
+            )
+        machine = clone(self).set_params(probability=False)
+        machine.__dict__.pop("_skl_callbacks", None)  # which are for the whole fit
+        with config_context(enable_metadata_routing=False):  # the weights are for `fit`
+            x = x[:, used] if self._columns == "rows" else x
+            how: Any = {"method": "decision_function", "params": {"sample_weight": weight}}
+            values = cross_val_predict(machine, x, y, cv=folds, **how)
+        rows = columns_of(values, "rest"), place, weight
+        self.calibrated_ = calibrate_columns(
+            self.model_.inner, *rows, "sigmoid", "rest", targets.names or ()
+        )
+
+    def _check_probability(self) -> bool:
+        if not self._probable():
+            raise AttributeError("predict_proba is not available when probability=False")
+        return True
+
+    @available_if(lambda self: self._check_probability())
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Probabilities of the classes, (n, d) -> (n, k), in the order of `classes_`.
+
+        The most probable class need not be that of `predict`.
+        """
+        check_is_fitted(self, "model_")
+        if not hasattr(self, "calibrated_"):
+            raise NotFittedError(
+                "there are no probabilities: call fit with probability=True, partial_fit makes none"
+            )
+        values = self._class_values(self._scores(X))
+        if isinstance(values, jax.Array):
+            return apply(*self.calibrated_.on_values(values))
+        return self.calibrated_.of_values(values)
 
     @available_if(lambda self: self._check_probability())
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
@@ -168,98 +248,12 @@ def _names_of(c: int, column: np.ndarray) -> np.ndarray:
     return names
 
 
-class ProbabilityMixin(BaseClassifier):
-    """A classifier with probabilities where `probability` is True.
+class PartialFitMixin(BaseClassifier):
+    """A classifier with `partial_fit`, where nothing is against it."""
 
-    They come from sigmoids of decision values out of fold, of more than two classes of each against
-    the rest, as of `CalibratedClassifierCV(..., ensemble=False)`.
-    """
-
-    def _fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **more: object
-    ) -> Self:
-        if not isinstance(self.probability, bool | np.bool_):
-            raise ValueError(
-                f"probability must be True or False, got {self.probability!r}: the probabilities "
-                "are by sigmoids; for others take CalibratedClassifierCV(method=...)"
-            )
-        if self.probability and has_columns(y):
-            raise ValueError(
-                "probability=True takes one target a row: for several labels fit a machine to each"
-            )
-        with self._restore_on_error():
-            super()._fit(X, y, sample_weight, **more)
-            if self.probability:
-                self.calibrated_ = self._calibrated(X, y, sample_weight)
-        return self
-
-    def _train(self, *args: Any, **more: Any) -> Any:
-        self.__dict__.pop("calibrated_", None)  # of a model before this one
-        return super()._train(*args, **more)
-
-    def _calibrated(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> Calibrated:
-        """Probabilities by machines on four fifths of the rows each."""
-        x, y, weight = self._checked(X, y, sample_weight, reset=False)
-        used = np.flatnonzero(weight > 0)
-        x, y, weight = x[used], y[used], weight[used]
-        place = np.searchsorted(self.classes_, y)
-        folds = min(FOLDS, int(np.bincount(place).min()))
-        if folds < 2:
-            raise ValueError(
-                "probability=True needs two rows of each class, to leave one out, and one has a "
-                "single row: leave probability out, or add rows"
-            )
-        machine = clone(self).set_params(probability=False)
-        machine.__dict__.pop("_skl_callbacks", None)  # which are for the whole fit
-        with config_context(enable_metadata_routing=False):  # the weights are for `fit`
-            x = x[:, used] if self._columns == "rows" else x
-            how: Any = {"method": "decision_function", "params": {"sample_weight": weight}}
-            values = cross_val_predict(machine, x, y, cv=folds, **how)
-        names = tuple(self.classes_.tolist())
-        rows = columns_of(values, "rest"), place, weight
-        return calibrate_columns(self.model_.inner, *rows, "sigmoid", "rest", names)
-
-    def _check_probability(self) -> bool:
-        if not self.probability:
-            raise AttributeError("predict_proba is there with probability=True only")
-        return True
-
-    def _calibrated_values(self, X: ArrayLike) -> np.ndarray:
-        """The decision values whose sigmoids the probabilities are."""
-        return self.decision_function(X)
-
-    @available_if(lambda self: self._check_probability())
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Probabilities of the classes, (n, d) -> (n, k), in the order of `classes_`.
-
-        The most probable class need not be that of `predict`.
-        """
-        check_is_fitted(self, "model_")
-        if not hasattr(self, "calibrated_"):
-            raise NotFittedError(
-                "there are no probabilities: call fit with probability=True, partial_fit makes none"
-            )
-        values = self._calibrated_values(X)
-        if isinstance(values, jax.Array):
-            return apply(*self.calibrated_.on_values(values))
-        return self.calibrated_.of_values(values)
-
-
-class PartialFitMixin(ProbabilityMixin):
-    """A classifier with `partial_fit`, unless `_can_partial_fit` raises AttributeError."""
-
-    def _can_partial_fit(self) -> bool:
-        return True
-
-    @available_if(lambda self: self._can_partial_fit())
+    @available_if(can_partial_fit)
     def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        classes: Any = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, classes: Any = None, sample_weight: PerRow = None
     ) -> Self:
         """Continue training on more rows, or start.
 
@@ -300,5 +294,6 @@ class PartialFitMixin(ProbabilityMixin):
                     f"classes are {self.classes_.tolist()} since the first call, got "
                     f"{np.unique(classes).tolist()}"
                 )
+            self.__dict__.pop("calibrated_", None)
             self._train(x, y, weight, **self._partial_options(first))
         return self

@@ -2,52 +2,82 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import field
 from typing import Any, Self
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from .. import kernels
-from ..calibration import Calibrated
 from ..checks import integer, is_sparse
 from ..data import dataset
 from ..loops import C_grid, Selection, select
 from ..loops.scoring import ProbabilityScore
 from ..loops.select_checks import axis_of
 from ..models import Classifier
-from ..types import Solver
 from .base import BaseSVM, MergedRows, Targets, Trained
 from .compact import add_to_intercept, compact
-from .kernel_classifier import KernelClassifier
 from .kernel_svm import KernelSVM
-from .parameters import WITH_GAMMA, estimator
+from .parameters import WITH_GAMMA, PerRow, parameters
 from .preprocess import batch, make_seed, pad_columns
 from .tasks import as_task
 
 # what a machine has once it is trained
-FITTED = ("model_", "fit_", "n_iter_", "fit_status_", "_dual", "_coef", "_intercept")
+FITTED = """model_ fit_ n_iter_ fit_status_ coef_ intercept_ support_ support_vectors_ n_support_
+    dual_coef_"""
 
 
-class CrossValidated(BaseSVM):
-    """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them."""
+@parameters
+class GridCV(BaseSVM):
+    """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them.
+
+    Args:
+        Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
+            them.
+        gammas: of a kernel by name, list of numbers > 0, or how many: the usual values for the
+            training rows, as `kernels.gamma_grid` has them. None: gamma is "scale",
+            1/(d variance of X).
+        scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
+            stands for rows out of fold; greater is better. It may read predictions, decision
+            values, and probabilities, by sigmoids that were fitted to the other folds. None: the
+            accuracy.
+        refit: whether a machine is trained on all rows with the numbers chosen.
+        class_weight: dict from class names to factors on C, "balanced" by all rows, or None.
+        max_iter: rounds of the solver at most in each fit, >= 1, not steps on pairs as in LIBSVM;
+            -1: 2,000.
+        random_state: int, `RandomState` or None; the seed of the key, of which exact machines draw
+            nothing.
+        memory: bytes of the kernel matrix, > 0, as of `jaxsvm.select`; None: 2 GiB.
+        n_jobs: fits at the same time, in threads; None or -1: the number of processors.
+        verbose: above 0: a bar on the standard error stream.
+        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of the
+            decision values out of fold of `selection_`: there are no more fits.
+    """
 
     _takes_columns = False
+    Cs: object = field(default=8, kw_only=False)
+    gammas: Any = None
+    epsilons: Any = None
+    C: float = 1.0  # not one of `__init__`
+    cv: object = None
+    scoring: object = None
+    refit: bool = True
+    rule: str = "best"
+    memory: float | None = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     @as_task
     def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        groups: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *, groups: PerRow = None
     ) -> Self:
         """Choose the numbers, and train a model on all rows with them.
 
@@ -60,7 +90,7 @@ class CrossValidated(BaseSVM):
         """
         return self._fit(X, y, sample_weight, groups=groups)
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """The score of the predictions by `scoring`; by default the accuracy, or R^2."""
         scorer = self._scorer()
         if scorer is None:
@@ -75,13 +105,20 @@ class CrossValidated(BaseSVM):
         chosen = self._choose(x, targets, weight, fold)
         if self.refit:
             return super()._train(x, y, weight, numbers=chosen, **more)
-        for name in FITTED:  # of a call before this one
+        for name in FITTED.split():  # of a call before this one
             self.__dict__.pop(name, None)
         return targets, np.full(len(y), -1)
 
-    def _axes(self, x: object) -> dict[str, np.ndarray]:
-        """The numbers of the axes, by the names of the parameters that they replace."""
-        return {"C": number_axis("Cs", self.Cs, C_grid)}
+    def _axes(self, x: object) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The axes of the grid, and numbers that are not chosen, by the names of parameters."""
+        axes, fixed = {"C": number_axis("Cs", self.Cs, C_grid)}, {}
+        if self.gammas is not None and has_gamma(self.kernel):
+            axes["gamma"] = gamma_axis(self.gammas, x)
+        if np.ndim(self.epsilons):
+            axes["epsilon"] = np.asarray(self.epsilons)
+        elif self.epsilons is not None:
+            fixed["epsilon"] = self.epsilons
+        return {name: axis_of(name, numbers) for name, numbers in axes.items()}, fixed
 
     def _choose(self, x: object, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> dict:
         """Search the grid; the result are the numbers chosen, which also become attributes."""
@@ -89,17 +126,11 @@ class CrossValidated(BaseSVM):
         key = np.unique(np.stack([targets.value, fold]), axis=1, return_inverse=True)[1].ravel()
         rows = self._merged(x, targets, weight, key=key)
         index, names, d = rows.index, targets.names, rows.x.shape[1]
-        axes: dict[str, Any] = self._axes(rows.x[: rows.n_rows])
-        for name, numbers in axes.items():
-            axes[name] = axis_of(name, numbers)
-            setattr(self, f"{name}s_", axes[name])
-        spec = self._spec(rows, **{name: numbers[0] for name, numbers in axes.items()})
+        axes, fixed = self._axes(rows.x[: rows.n_rows])
+        maker = lambda **chosen: targets.solver_of(self._spec(rows, **fixed, **chosen).solver)
+        spec = self._spec(rows, **fixed, **{name: numbers[0] for name, numbers in axes.items()})
         if spec.name is not None:
             self.solver_ = spec.name
-
-        def maker(**numbers: object) -> Solver:
-            return targets.solver_of(self._spec(rows, **numbers).solver)
-
         columns = pad_columns(rows.x) if self._columns == "padded" else rows.x
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the run on all rows warns about the scale
@@ -113,7 +144,7 @@ class CrossValidated(BaseSVM):
             data,
             jax.random.key(make_seed(self.random_state)),
             folds=np.where(rows.copies > 0, fold[index], -1),
-            score=_Score(self, scorer, targets),
+            score=self._score_of_fold(targets, scorer),
             rule=self.rule,
             memory=self.memory,
             threads=None if self.n_jobs in (None, -1) else self.n_jobs,
@@ -125,20 +156,63 @@ class CrossValidated(BaseSVM):
         self.scores_ = (1.0 if scorer is None else 0.0) - selection.table.folds
         place = selection.table.one_se_place if self.rule == "one_se" else selection.table.place
         self.best_score_ = float(self.scores_[place].mean())
-        for name, number in selection.chosen.items():
+        chosen: dict[str, Any] = fixed | selection.chosen
+        known: dict[str, Any] = chosen
+        if isinstance(self, KernelSVM):
+            known = {"gamma": self._gamma if has_gamma(self.kernel) else None} | chosen
+        for name, number in known.items():
             setattr(self, f"{name}_", number)
+            setattr(self, f"{name}s_", axes.get(name))
         self.certificate_ = selection.certificate
         selection = _in_rows_of_user(selection, rows, fold, names, d, self._centre)
         self.selection_ = dataclasses.replace(
             selection, targets=targets.value + self._centre, weight=weight
         )
-        return selection.chosen
+        return chosen
 
-    def _calibrated(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> Calibrated:
-        """Probabilities by the machines of the search."""
-        return self.selection_.calibrated()
+    def _calibrate(self, *trained: object) -> None:
+        """Fit probabilities to the decision values of the search."""
+        self.calibrated_ = self.selection_.calibrated()
+
+    def _score_of_fold(self, targets: Targets, scorer: Callable | None) -> ProbabilityScore:
+        """The score of a fold as `select` calls it: less is better."""
+        names, factors = targets.names, np.ones(1)
+        if names is not None:  # class weights are none of the score
+            first = np.unique(targets.value, return_index=True)[1]
+            factors = np.broadcast_to(targets.factors, len(targets.value))[first]
+        place_of = lambda y: (y > 0).astype(int) if len(names or ()) == 2 else y.astype(int)
+        share_of = lambda y, weight: weight if names is None else weight / factors[place_of(y)]
+
+        def score(values: Any, y: Any, weight: Any, probabilities: Callable) -> float:
+            if not np.isfinite(values).all():
+                return np.nan
+            machine, weight = copy.copy(self), share_of(y, weight)
+            predictions, target = (np.asarray(a, np.float64) + self._centre for a in (values, y))
+            if names is not None:
+                votes = self.multiclass == "ovo" and not self.break_ties
+                number, place = predicted(values, votes), place_of(y)
+                if scorer is None:
+                    return float(np.average(number != place, weights=weight))
+                predictions, target = self.classes_[number], self.classes_[place]
+            elif scorer is None:
+                spread = weight @ (y - np.average(y, weights=weight)) ** 2
+                error = weight @ (values - y) ** 2
+                return float(error / spread) if spread > 0 else float(error > 0)  # 1 - R^2
+
+            def decision_function(X):
+                return values[X[:, 0]]
+
+            def predict_proba(X):
+                return probabilities()[X[:, 0]]
+
+            def predict(X):
+                return predictions[X[:, 0]]
+
+            methods = (predict, decision_function, predict_proba)[: 1 if names is None else 3]
+            machine.__dict__.update({method.__name__: method for method in methods})
+            return -score_by(scorer, machine, target, weight)
+
+        return ProbabilityScore(score, share_of)
 
     def _scorer(self) -> Callable | None:
         """The scorer of `scoring`; None: that of the class."""
@@ -152,30 +226,7 @@ class CrossValidated(BaseSVM):
         return check_scoring(self, self.scoring)
 
 
-class KernelCV(CrossValidated, KernelSVM):
-    """Chooses C, and gamma of a kernel that has it, of a kernel machine."""
-
-    def _axes(self, x: object) -> dict[str, np.ndarray]:
-        """The axes C and gamma; the latter where it is chosen."""
-        self.gammas_ = None
-        axes = super()._axes(x)
-        if self.gammas is None or not self._has_gamma():
-            return axes
-        return axes | {"gamma": gamma_axis(self.gammas, x)}
-
-    def _choose(self, x: object, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> dict:
-        chosen = super()._choose(x, targets, weight, fold)
-        if "gamma" not in chosen:
-            self.gamma_ = self._gamma if self._has_gamma() else None
-        return chosen
-
-    def _has_gamma(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel in WITH_GAMMA
-
-
-def fold_of_rows(
-    cv: object, x: Any, y: np.ndarray, groups: ArrayLike | None, classifier: bool
-) -> np.ndarray:
+def fold_of_rows(cv: object, x: Any, y: np.ndarray, groups: PerRow, classifier: bool) -> np.ndarray:
     """The fold of each row, (n,); -1 for rows that are in all training sets.
 
     Args:
@@ -208,6 +259,11 @@ def fold_of_rows(
     return fold
 
 
+def has_gamma(kernel: object) -> bool:
+    """Whether the kernel is one by name that has a gamma."""
+    return isinstance(kernel, str) and kernel in WITH_GAMMA
+
+
 def number_axis(name: str, numbers: Any, grid: Callable) -> np.ndarray:
     """The numbers of an axis: those given, or `grid(size)` for a whole number."""
     if np.ndim(numbers) == 0 and not isinstance(numbers, Iterable):
@@ -225,41 +281,6 @@ def gamma_axis(gammas: object, x: Any) -> np.ndarray:
     return number_axis("gammas", gammas, grid)
 
 
-@estimator
-class _OutOfFold(BaseEstimator):
-    """Decision values of rows by machines that were trained without them, as an estimator.
-
-    X are the numbers of the rows, (n, 1).
-    """
-
-    values: Any = None
-
-    def predict(self, X: Any) -> np.ndarray:
-        return self.values[X[:, 0]]
-
-
-class _OutOfFoldRegressor(RegressorMixin, _OutOfFold):
-    """Predicted targets."""
-
-
-@estimator
-class _OutOfFoldClassifier(ClassifierMixin, _OutOfFold):
-    """Decision values, and the classes that the machine would predict."""
-
-    classes_: Any = None
-    votes: bool = False
-    probabilities: Any = None
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        return self.values[X[:, 0]]
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        return self.probabilities()[X[:, 0]]
-
-    def predict(self, X: Any) -> np.ndarray:
-        return self.classes_[predicted(self.values, self.votes)[X[:, 0]]]
-
-
 def predicted(values: np.ndarray, votes: bool) -> np.ndarray:
     """The class numbers (m,) of decision values (m,) or (m, k).
 
@@ -271,67 +292,23 @@ def predicted(values: np.ndarray, votes: bool) -> np.ndarray:
     return np.argmax(np.rint(values) if votes else values, axis=1)
 
 
-class _Score(ProbabilityScore):
-    """The score of a fold as `select` calls it: less is better."""
-
-    def __init__(self, estimator: BaseEstimator, scorer: Callable | None, targets: Targets) -> None:
-        self.scorer, self.scoring = scorer, estimator.scoring
-        self.centre = estimator._centre
-        self.machine = type(estimator).__name__
-        self.classes = None if targets.names is None else np.asarray(estimator.classes_)
-        self.votes = False
-        if self.classes is not None:
-            by_votes = isinstance(estimator, KernelClassifier) and not estimator.break_ties
-            self.votes = by_votes and estimator.multiclass == "ovo"
-            first = np.unique(targets.value, return_index=True)[1]
-            self.class_weights = np.broadcast_to(targets.factors, len(targets.value))[first]
-
-    def share_of(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """The weights of rows without the class weights."""
-        classes = 0 if self.classes is None else len(self.classes)
-        place = (y > 0).astype(int) if classes == 2 else y.astype(int)
-        return weight / self.class_weights[place] if classes else weight
-
-    def __call__(
-        self, values: np.ndarray, y: np.ndarray, weight: np.ndarray, probabilities: Callable
-    ) -> float:
-        if not np.isfinite(values).all():
-            return np.nan
-        if self.classes is None:
-            return self._of_targets(values, y, weight)
-        place = (y > 0).astype(int) if values.ndim == 1 else y.astype(int)
-        weight = self.share_of(y, weight)
-        if self.scorer is None:
-            return float(np.average(predicted(values, self.votes) != place, weights=weight))
-        own: Any = {"values": values, "classes_": self.classes, "votes": self.votes}
-        machine = _OutOfFoldClassifier(**own, probabilities=probabilities)
-        return self._by_scorer(machine, self.classes[place], weight)
-
-    def _of_targets(self, values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-        if self.scorer is not None:
-            values, y = (np.asarray(a, np.float64) + self.centre for a in (values, y))
-            return self._by_scorer(_OutOfFoldRegressor(values=values), y, weight)
-        spread = weight @ (y - np.average(y, weights=weight)) ** 2
-        error = weight @ (values - y) ** 2
-        return float(error / spread) if spread > 0 else float(error > 0)  # 1 - R^2
-
-    def _by_scorer(self, estimator: object, y: np.ndarray, weight: np.ndarray) -> float:
-        assert self.scorer is not None
-        rows, count = np.arange(len(y)), np.rint(weight)
-        options = {}
-        if np.allclose(weight, count, rtol=1e-5, atol=0):  # copies
-            rows = np.repeat(rows, count.astype(int))
-        else:
-            options["sample_weight"] = weight
-        try:
-            return -float(self.scorer(estimator, rows[:, None], y[rows], **options))
-        except AttributeError as error:
-            if "predict_proba" not in str(error):
-                raise
-            raise ValueError(
-                f"scoring={self.scoring!r} reads probabilities, and {self.machine} has none: take "
-                "one that reads predictions or decision values, such as 'roc_auc'"
-            ) from error
+def score_by(scorer: Callable, machine: BaseSVM, y: np.ndarray, weight: np.ndarray) -> float:
+    """The score of a machine at rows that stand for their numbers; copies are rows."""
+    rows, count = np.arange(len(y)), np.rint(weight)
+    options = {}
+    if np.allclose(weight, count, rtol=1e-5, atol=0):
+        rows = np.repeat(rows, count.astype(int))
+    else:
+        options["sample_weight"] = weight
+    try:
+        return float(scorer(machine, rows[:, None], y[rows], **options))
+    except (AttributeError, ValueError) as error:
+        if isinstance(machine, ClassifierMixin) or "predict_proba" not in str(error):
+            raise
+        raise ValueError(
+            f"scoring={machine.scoring!r} reads probabilities, and {type(machine).__name__} has "
+            "none: take one that reads predictions or decision values, such as 'roc_auc'"
+        ) from error
 
 
 def _in_rows_of_user(

@@ -20,17 +20,24 @@ from ..data import dataset
 from ..features.landmarks import choice
 from ..kernels import Kernel
 from ..names import LANDMARKS
-from .parameters import estimator, kernel_of
+from .parameters import KernelParameters, estimator, kernel_of, parameters
 from .preprocess import apply, make_seed, to_train_dtype, validate
 from .tasks import CallbackSupportMixin, as_task
 
 
-@estimator
-class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@parameters
+class Map(
+    KernelParameters,
+    CallbackSupportMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
     """A transformer of checked rows to features."""
 
     kernel: str | Callable = field(default="rbf", kw_only=False)
-    gamma: float | str = "scale"
+    n_components: int = 100
+    random_state: int | np.random.RandomState | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -55,7 +62,7 @@ class Map(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return apply(self.phi_, validate(self, X, reset=False))
 
 
-@estimator
+@estimator("kernel gamma degree coef0 n_components choose random_state")
 class NystromFeatures(Map):
     """Nystrom features of a kernel, whose inner products approximate kernel values.
 
@@ -65,9 +72,6 @@ class NystromFeatures(Map):
         kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
             "rational_quadratic", "cosine", "chi2" or "additive_chi2", a kernel of jaxsvm, or a
             function (n, d), (m, d) -> (n, m) that JAX can trace.
-        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
-        degree: of "poly", an integer.
-        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
         n_components: landmarks, >= 1; at most as many as rows.
         choose: "uniform", "k_means", "leverage_scores" or "random_pivots", how landmarks are
             chosen; or a function such as `jaxsvm.features.k_means(steps=3)`.
@@ -82,11 +86,7 @@ class NystromFeatures(Map):
         (3, 2)
     """
 
-    degree: int = 3
-    coef0: float = 0.0
-    n_components: int = 100
     choose: str | Callable = "uniform"
-    random_state: int | np.random.RandomState | None = None
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Callable:
         if isinstance(self.choose, str):
@@ -110,14 +110,13 @@ class NystromFeatures(Map):
         return features.nystrom(key, kernel, rows, landmarks=size, choose=choose)
 
 
-@estimator
+@estimator("kernel gamma n_components form random_state")
 class FourierFeatures(Map):
     """Random Fourier features of a kernel: inner products are kernel values in expectation.
 
     Args:
         kernel: "rbf", "laplacian", "matern12", "matern32", "matern52", "rational_quadratic", or
             such a kernel of jaxsvm.
-        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
         n_components: features, >= 1; even with form "paired".
         form: "paired", cosines and sines of the same frequencies; "phase"; "auto": "paired" where
             n_components is even.
@@ -132,11 +131,7 @@ class FourierFeatures(Map):
         (3, 4)
     """
 
-    degree, coef0 = 3, 0.0  # of kernels that have no spectral distribution
-
-    n_components: int = 100
     form: str = "auto"
-    random_state: int | np.random.RandomState | None = None
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Callable:
         size, form = self.n_components, self.form

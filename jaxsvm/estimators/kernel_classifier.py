@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,49 +14,37 @@ from sklearn.utils.metaestimators import available_if
 
 from ..checks import caller_stacklevel, check_choice
 from ..models import check_values
-from ..types import Model
-from ..wrappers import OneVsOne
 from .base import Targets, Trained
 from .classifier import BaseClassifier
 from .kernel_svm import KernelSVM
-from .pairs import Pairs, values_of_classes, votes_of
-from .parameters import estimator
+from .pairs import values_of_classes, votes_of
+from .parameters import parameters
 from .preprocess import module_of, named
 from .probabilities import coupled, fit_sigmoids, sigmoid, units_of
 
 FOLDS = 5  # of the cross-validation of probabilities, as in LIBSVM
 
 
-@estimator
+@parameters
 class KernelClassifier(KernelSVM, BaseClassifier):
-    """A kernel classifier: votes of pairs of classes, decision values, probabilities."""
+    """A kernel classifier: votes of pairs of classes, decision values, probabilities.
 
+    Args:
+        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0.
+        decision_function_shape: "ovr" or "ovo", the columns of `decision_function` for more than
+            two classes.
+        break_ties: whether `predict` breaks ties of votes by decision values; with
+            decision_function_shape "ovr".
+    """
+
+    _by_pairs = True
     multiclass = "ovo"
-    shrinking: bool = True
-    probability: bool | str = False
-    tol: float | None = 1e-3
-    cache_size: float = 200
-    class_weight: dict | str | None = None
-    verbose: bool = False
-    max_iter: int = -1
     decision_function_shape: str = "ovr"
     break_ties: bool = False
-    random_state: int | np.random.RandomState | None = None
-
-    def _probable(self) -> bool:
-        """Whether probabilities are asked for; "deprecated", scikit-learn's default, is False."""
-        return self.probability != "deprecated" and bool(self.probability)
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         check_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
-        if y.ndim == 2:
-            if self._probable():
-                raise ValueError(
-                    "probability=True takes one target a row: for several labels fit a machine to "
-                    "each"
-                )
-            return super()._targets(y, weight)
-        if len(self.classes_) > 2 and self.multiclass == "ovr":
+        if y.ndim == 1 and len(self.classes_) > 2 and self.multiclass == "ovr":
             option = "probability=True" if self._probable() else "decision_function_shape='ovo'"
             if self._probable() or self.decision_function_shape == "ovo":
                 raise ValueError(
@@ -70,13 +58,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         models = len(np.atleast_1d(self.intercept_))
         self.n_iter_ = np.full(models, self.n_iter_, np.int32)
         self._sigmoids = (np.empty(0), np.empty(0))
-        if self._probable():
-            self._fit_sigmoids(x, targets, weight, group)
         return targets, group
-
-    def _decision_model(self) -> Model:
-        model = super()._decision_model()
-        return Pairs(model) if isinstance(model, OneVsOne) else model
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Decision values.
@@ -92,13 +74,8 @@ class KernelClassifier(KernelSVM, BaseClassifier):
             0 where the label holds.
         """
         score = self._scores(X)
-        if isinstance(self.classes_, list):
-            return score
-        if len(self.classes_) == 2:
-            return score.ravel()
-        if self.multiclass == "ovo" and self.decision_function_shape == "ovr":
-            return values_of_classes(score, len(self.classes_))
-        return score
+        of_pairs = self.decision_function_shape == "ovo" and len(self.classes_) > 2
+        return score if of_pairs else self._class_values(score)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """(n, d) -> (n,) class names.
@@ -117,8 +94,8 @@ class KernelClassifier(KernelSVM, BaseClassifier):
 
     # Probabilities.
 
-    def _fit_sigmoids(
-        self, x: Any, targets: Targets, weight: np.ndarray, group: np.ndarray
+    def _calibrate(
+        self, x: Any, y: object, weight: np.ndarray, targets: Targets, group: Any
     ) -> None:
         """Fit a sigmoid for each pair of classes to decision values of five-fold cross-validation.
 
@@ -150,7 +127,9 @@ class KernelClassifier(KernelSVM, BaseClassifier):
                 inner = np.searchsorted(present, place).clip(max=len(present) - 1)
                 value = 2.0 * inner - 1 if len(present) == 2 else inner * 1.0
                 inner_targets = inner_targets._replace(value=value)
-            machine = self._for_fold(total[present])
+            machine = copy.copy(self)
+            if "nu" in vars(self):  # at most its limit of this fold
+                machine.set_params(nu=min(self.nu, limits_of_nu(total[present]).min()))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 machine._run(x, inner_targets, inner_weight, least=len(rows))
@@ -171,10 +150,6 @@ class KernelClassifier(KernelSVM, BaseClassifier):
                 stacklevel=caller_stacklevel(),
             )
 
-    def _for_fold(self, total: np.ndarray) -> Self:
-        """The machine of a fold whose classes have these total weights."""
-        return copy.copy(self)
-
     @property
     def probA_(self) -> np.ndarray:
         """Slopes of Platt's sigmoids, (k(k-1)/2,); empty without probabilities."""
@@ -185,11 +160,6 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         """Offsets of Platt's sigmoids, (k(k-1)/2,); empty without probabilities."""
         return self._sigmoids[1]
 
-    def _check_probability(self) -> bool:
-        if not self._probable():
-            raise AttributeError("predict_proba is not available when probability=False")
-        return True
-
     @available_if(lambda self: self._check_probability())
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Probabilities of the classes, (n, d) -> (n, k), in the order of `classes_`.
@@ -197,6 +167,8 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         They are fitted by cross-validation, so that the most probable class need not be that of
         `predict`.
         """
+        if "calibrated_" in vars(self):
+            return super().predict_proba(X)
         score = self._scores(X)
         A, B = self._sigmoids
         if not len(A):
@@ -209,3 +181,9 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         if k > 2:
             return coupled(pairs, k)
         return module_of(pairs).hstack([pairs, 1 - pairs])
+
+
+def limits_of_nu(total: np.ndarray) -> np.ndarray:
+    """The largest nu of each pair of classes, from the weights (k,) of the classes."""
+    first, second = np.triu_indices(len(total), 1)
+    return 2 * np.minimum(total[first], total[second]) / (total[first] + total[second])

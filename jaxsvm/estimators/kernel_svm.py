@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +20,7 @@ from .base import BaseSVM, Rows, Spec, Trained
 from .compact import inner_of, on_rows
 from .functions import as_numbers, is_function, is_table, is_traceable, kernel_matrix
 from .pairs import Pairs, by_opponent, pair_coef
-from .parameters import estimator, gamma_of, is_matrix, kernel_of
+from .parameters import KernelParameters, PerRow, gamma_of, is_matrix, kernel_of, parameters
 from .preprocess import validate
 
 # blocks of rows at most where max_iter is -1
@@ -30,23 +29,25 @@ MAX_BLOCKS = 2000
 LARGEST_C = 1e10
 
 
-class DualSolution(NamedTuple):
-    """The dual solution on the rows of the training data, grouped by class."""
+@parameters
+class KernelSVM(KernelParameters, BaseSVM):
+    """A kernel machine with the parameters and attributes of scikit-learn's.
 
-    index: np.ndarray  # type: ignore[assignment]  # (m,)  int32, rows
-    vectors: Any  # (m, d)  the rows; (0, 0) where the kernel is a matrix
-    coef: Any  # (k-1, m) for pairs of classes, (k, m) for classes against the rest, else (1, m)
-    counts: np.ndarray  # (k,) or (1,)  int32, rows of each class
+    Args:
+        shrinking: accepted without an effect: working sets are chosen from all rows.
+        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0, in
+            units of y.
+        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
+        max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
+        warm_start: whether `fit` begins at the dual coefficients of the fit before, in proportion
+            to C, if that had warm_start=True, too. On other rows it begins anew; other classes or
+            columns are refused.
+    """
 
-
-@estimator
-class KernelSVM(BaseSVM):
-    """A kernel machine with the parameters and attributes of scikit-learn's."""
-
-    kernel: str | Callable = "rbf"
-    degree: int = 3
-    gamma: float | str = "scale"
-    coef0: float = 0.0
+    shrinking: bool = True
+    tol: float | None = 1e-3
+    cache_size: float = 200
+    max_iter: int = -1
     _gamma = None
 
     def _rounds(self) -> int:
@@ -76,7 +77,7 @@ class KernelSVM(BaseSVM):
 
     # Rows, and kernels that are functions of arrays.
 
-    def _checked(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool) -> Rows:
+    def _checked(self, X: Any, y: ArrayLike, sample_weight: PerRow, reset: bool) -> Rows:
         """As `BaseSVM._checked`; for a function of arrays, x is the matrix of the kernel."""
         if is_matrix(self.kernel) and is_sparse(X):
             raise TypeError(
@@ -115,6 +116,8 @@ class KernelSVM(BaseSVM):
         model = on_rows(inner_of(self.model_))
         points = support_index(model)
         coef = np.atleast_2d(np.asarray(model.coef, np.float64))[:, points]
+        b = np.asarray(model.b, np.float64)
+        self.intercept_ = np.broadcast_to(b, coef.shape[:1]).copy()  # of each model
         number = np.full(max(group.max(), 0) + 1, -1)
         number[group[np.asarray(model.index)[points]]] = np.arange(len(points))
         number = np.where(group >= 0, number[group], -1)
@@ -128,49 +131,20 @@ class KernelSVM(BaseSVM):
         if isinstance(self._decision_model(), Pairs):
             coef = by_opponent(coef, classes, k)
         vectors = np.empty((0, 0)) if self._columns == "rows" else x[index].astype(np.float64)
-        coef = type(vectors)(coef) if is_sparse(vectors) else coef
-        counts = np.bincount(classes, minlength=k).astype(np.int32)
-        self._dual = DualSolution(index.astype(np.int32), vectors, coef, counts)
+        self.support_, self.support_vectors_ = index.astype(np.int32), vectors
+        self.dual_coef_ = type(vectors)(coef) if is_sparse(vectors) else coef
+        self.n_support_ = np.bincount(classes, minlength=k).astype(np.int32)
         self.fit_status_ = int(self.tol is not None and not self.fit_.state.done)
         return targets, group
-
-    def _solution(self) -> DualSolution:
-        if not hasattr(self, "_dual"):
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        return self._dual
-
-    @property
-    def support_(self) -> np.ndarray:
-        """(m,) indices of the support vectors in the training data, grouped by class."""
-        return self._solution().index
-
-    @property
-    def support_vectors_(self) -> Any:
-        """(m, d) support vectors; empty if the kernel is a matrix."""
-        return self._solution().vectors
-
-    @property
-    def n_support_(self) -> np.ndarray:
-        """(k,) numbers of support vectors of the classes; (1,) without classes."""
-        return self._solution().counts
-
-    @property
-    def dual_coef_(self) -> Any:
-        """Signed dual coefficients of the support vectors, in the layout of scikit-learn.
-
-        The shape is (k-1, m) for pairs of k classes, (k, m) for classes against the rest, else (1,
-        m).
-        """
-        return self._solution().coef
 
     @property
     def coef_(self) -> Any:
         """Weights of a machine with kernel "linear"; a read-only array."""
         if self.kernel != "linear":
             raise AttributeError("coef_ is only available when using a linear kernel")
-        solution = self._solution()
+        dual = self.dual_coef_, self.support_vectors_
         pairs = isinstance(self._decision_model(), Pairs)
-        coef = pair_coef(solution) if pairs else safe_sparse_dot(solution.coef, solution.vectors)
+        coef = pair_coef(*dual, self.n_support_) if pairs else safe_sparse_dot(*dual)
         if is_sparse(coef):
             coef.data.flags.writeable = False
         else:

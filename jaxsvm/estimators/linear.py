@@ -24,14 +24,17 @@ from ..machines import (
     ROUNDS,
     fastest_linear,
     linear_solver,
+    proximal_newton_by_C,
     system_for_grid,
 )
 from ..models.functions import Linear
 from ..models.multiclass import StackedModels
 from ..numerics import dot
+from ..solvers import crammer_singer, dual_descent
 from ..types import Loss
 from .base import BaseSVM, Spec, Trained, steps_of_state
 from .compact import inner_of
+from .parameters import mean_sqnorm, parameters
 from .preprocess import on_cpu, validate
 
 # residuals to stop at, as shares of `tol`: objectives are then below LIBLINEAR's at its `tol`, or
@@ -46,65 +49,65 @@ SHARES = {
     "sdca": 0.5,
 }
 MANY_ENTRIES = 2**15  # of sparse rows, from which on equal rows stay apart for dual_descent
-TRIAL = 150  # steps of augmented_lagrangian after which interior_point begins anew
-TRIAL_VISITS = 200  # of each row by dual_descent, likewise
+HEAVY = 32.0  # mean C |x|^2 of few columns, above which dual_descent takes many passes
 
 
+@parameters
 class LinearSVM(SparseCoefMixin, BaseSVM):
-    """A linear machine by the fastest solver, with weights on the host that may be set."""
+    """A linear machine by the fastest solver, with weights on the host that may be set.
+
+    Args:
+        dual: accepted without an effect on the solution; see `solver`.
+        C: weight of the loss of each row, > 0.
+        fit_intercept: whether there is an intercept, regularised with the weights.
+        intercept_scaling: value s of the constant feature whose weight is b/s, > 0; a larger one
+            regularises the intercept less.
+        random_state: int, `RandomState` or None; the order of rows.
+        warm_start: whether `fit` begins at the solution of the fit before, if that had
+            warm_start=True, too: by newton and proximal_newton at its weights, by other solvers on
+            the same rows only, else anew. For losses without a continuous slope "auto" then takes
+            dual_descent, or sdca where loops are slow. Other classes or columns are refused, and so
+            are interior_point and augmented_lagrangian.
+    """
 
     _packs_rows = True
+    penalty = "l2"
+    multi_class = "ovr"
+    dual: bool | str = "auto"
+    tol: float | None = 1e-4
+    C: float = 1.0
+    fit_intercept: bool = True
+    intercept_scaling: float = 1
+    verbose: int = 0
+    max_iter: int = 1000
+    solver: str = "auto"
 
-    def _loss(self) -> Loss:
-        """The loss of the parameters."""
-        raise NotImplementedError
-
-    def _linear_spec(self, rows: Any, numbers: dict[str, Any]) -> Spec:
-        """The fastest solver of these rows, or that of `solver`; another one if it takes long."""
-        x, loss, is_auto = rows.x, self._loss(), self.solver == "auto"
+    def _spec(self, rows: Any, previous: object = None, **numbers: Any) -> Spec:
+        loss = self._loss()
         check_choice("dual", self.dual, ("auto", True, False))
-        check_choice("solver", self.solver, ("auto", *NAMES))
-        name = self._method(x, int((rows.group >= 0).sum()), loss)
-        rounds = {"augmented_lagrangian": TRIAL, "dual_descent": TRIAL_VISITS}.get(name, 0)
-        is_tried = rounds > 0 and x.shape[1] <= MOST_COLUMNS
-        if not is_auto or numbers or not is_tried:
-            name = "interior_point" if is_auto and name == "augmented_lagrangian" else name
-            return self._spec_by(name, x, loss, numbers)
-        trial = self._spec_by(name, x, loss, numbers, most=rounds)
-        name = "interior_point" if loss.curvature is None else "newton"
-        safe = self._spec_by(name, x, loss, numbers)
-        return trial._replace(steps=1, instead=None if self.tol is None else safe)
-
-    def _method(self, x: Any, rows: int, loss: Loss) -> str:
-        """The solver's name, by `solver` or by what is fastest for so many rows, not merged."""
-        if self.solver != "auto":
-            return self.solver
-        is_smooth = loss.curvature is not None
-        if self.warm_start and not is_smooth:  # those that can begin at a solution
-            return "sdca" if loss.quadratic is None else "dual_descent"
-        if is_smooth and loss.quadratic is not None and rows < x.shape[1]:
-            return "dual_descent"
-        return fastest_linear(loss, rows, x.shape[1], not is_sparse(x))
-
-    def _spec_by(
-        self, name: str, x: Any, loss: Loss, numbers: dict[str, Any], most: int = ROUNDS
-    ) -> Spec:
-        """The run of the solver of that name, of at most so many steps of one update."""
-        steps = min(whole_number("max_iter", self.max_iter, 1), most)
-        system = system_for_grid(x.shape, is_sparse(x)) if numbers else None
-        how: Any = {"loss": loss, "bias": self._bias(), "steps": steps, "system": system}
-        solver = linear_solver(name, self._number("C", numbers), **how)
-        return self._spec_of(name, solver, steps)
-
-    def _spec_of(self, name: str, solver: object, steps: int) -> Spec:
-        """The run of a solver whose updates make so many steps."""
+        steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
+        name = self._method(rows.x, int((rows.group >= 0).sum()), loss)
+        if numbers and self.solver == "auto" and name == "augmented_lagrangian":
+            name = "interior_point"  # whose certificates are closer
+        C, how = self._number("C", numbers), dict[str, Any](rounds=float(steps))
+        how["bias"] = "feature" if self.fit_intercept and not self._has_column() else "none"
+        if name == "proximal_newton":
+            l1_ratio = 1.0 if self.penalty == "l1" else self._number("l1_ratio", numbers)
+            solver: Any = proximal_newton_by_C(C, l1_ratio=l1_ratio, loss=loss, **how)
+        elif self.multi_class == "ovr":
+            system = system_for_grid(rows.x.shape, is_sparse(rows.x)) if numbers else None
+            solver = linear_solver(name, C, loss=loss, bias=how["bias"], steps=steps, system=system)
+        elif name == "dual_descent":  # two classes: the hinge, with w = w_2 - w_1 and twice C
+            solver = dual_descent(2 * C, **how)
+        else:
+            solver = crammer_singer(C, classes=len(self.classes_), **how)
         tol, accepted = None, -np.inf
         if self.tol is not None:
             check_positive(tol=self.tol)
             tol = self.tol * SHARES[name]
-            if name == "dual_descent" and isinstance(getattr(self, "classes_", None), list):
+            if name == "dual_descent" and isinstance(vars(self).get("classes_"), list):
                 tol = self.tol  # of several labels at once the worst one's: most are far below
-            elif name == "dual_descent" and self._loss().curvature is not None:
+            elif name == "dual_descent" and loss.curvature is not None:
                 tol *= 0.1  # where LIBLINEAR comes close to the optimum
             accepted = max(self.tol, 10 * tol) if name == "proximal_newton" else self.tol
         spec = Spec(solver, tol=tol, accepted=accepted, name=name)
@@ -112,9 +115,29 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             return spec._replace(passes=self.max_iter, sampler=samplers.active_rows())
         return spec._replace(steps=-(-self.max_iter // steps), iterations=steps_of_state)
 
-    def _bias(self) -> str:
-        """The kind of intercept of the solver; "none" where its column is among the features."""
-        return "feature" if self.fit_intercept and self.intercept_scaling == 1 else "none"
+    def _method(self, x: Any, rows: int, loss: Loss) -> str:
+        """The solver's name, by the parameters or by what is fastest for so many rows."""
+        if self.penalty != "l2":
+            return "proximal_newton"
+        if self.multi_class == "crammer_singer":
+            return "dual_descent" if len(self.classes_) == 2 else "crammer_singer"
+        check_choice("solver", self.solver, ("auto", *NAMES))
+        if self.solver != "auto":
+            return self.solver
+        is_smooth = loss.curvature is not None
+        if self.warm_start and not is_smooth:  # those that can begin at a solution
+            return "sdca" if loss.quadratic is None else "dual_descent"
+        if is_smooth and loss.quadratic is not None and rows < x.shape[1]:
+            return "dual_descent"
+        name = fastest_linear(loss, rows, x.shape[1], not is_sparse(x))
+        is_slow = name == "dual_descent" and x.shape[1] <= MOST_COLUMNS
+        if is_slow and self.C * mean_sqnorm(x, np.ones(x.shape[0])) > HEAVY:
+            return "augmented_lagrangian"
+        return name
+
+    def _has_column(self) -> bool:
+        """Whether the constant is a column of the rows, as solvers have an intercept of scale 1."""
+        return self.fit_intercept and self.intercept_scaling != 1
 
     def _train(self, x: object, y: np.ndarray, weight: np.ndarray, **more: object) -> Trained:
         fitted = super()._train(x, y, weight, **more)
@@ -124,13 +147,9 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         inner = inner_of(self.model_)
         coef = np.asarray(inner.w, np.float64)
         b = np.asarray(inner.b, np.float64)
-        self._coef = np.atleast_2d(coef) if isinstance(self, ClassifierMixin) else coef
-        self._intercept = np.atleast_1d(b).copy() if self.fit_intercept else 0.0
+        self.coef_ = np.atleast_2d(coef) if isinstance(self, ClassifierMixin) else coef
+        self.intercept_ = np.atleast_1d(b).copy() if self.fit_intercept else 0.0
         return fitted
-
-    def _has_column(self) -> bool:
-        """Whether the constant is a column of the rows."""
-        return self.fit_intercept and self._bias() == "none"
 
     def _prepared(self, x: Any, weight: np.ndarray) -> tuple[Any, bool]:
         """The rows, with a constant column for an intercept that is of no solver.
@@ -155,29 +174,6 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         w: Any = np.asarray(model.w)
         b = (self.intercept_scaling * w[..., -1]).astype(w.dtype)
         return dataclasses.replace(model, w=w[..., :-1], b=b, bias="feature")
-
-    @property
-    def coef_(self) -> Any:
-        """Weights, (1, d) or (k, d) of a classifier, (d,) of a regressor; they may be set."""
-        return self._fitted("_coef")
-
-    @coef_.setter
-    def coef_(self, value: Any) -> None:
-        self._coef = value
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        """Intercepts, (1,) or (k,); 0.0 without. They may be set."""
-        return self._fitted("_intercept")
-
-    @intercept_.setter
-    def intercept_(self, value: Any) -> None:
-        self._intercept = value
-
-    def _fitted(self, name: str) -> np.ndarray:
-        if name not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        return vars(self)[name]
 
     def _scores(self, X: ArrayLike) -> Any:
         check_is_fitted(self, "model_")

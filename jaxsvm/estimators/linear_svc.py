@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
 
 import numpy as np
 
 from ..checks import check_choice
-from ..loops.checks import whole_number
-from ..machines import ROUNDS, one_vs_weighted_rest, proximal_newton_by_C
-from ..solvers import crammer_singer, dual_descent
+from ..machines import one_vs_weighted_rest
 from ..types import Loss
-from .base import Spec, Targets
-from .classifier import ProbabilityMixin
+from .base import Targets
+from .classifier import BaseClassifier
 from .linear import LinearSVM
 from .parameters import estimator, loss_of
 
 
-@estimator
-class LinearSVC(LinearSVM, ProbabilityMixin):
+@estimator(
+    "penalty loss dual tol C multi_class fit_intercept intercept_scaling class_weight verbose "
+    "random_state max_iter progress solver l1_ratio probability warm_start"
+)
+class LinearSVC(LinearSVM, BaseClassifier):
     """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)).
 
     s is `intercept_scaling`. With penalty="l1" the first term is |w|_1 + |b/s|. With "elasticnet"
@@ -40,41 +40,27 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
     Args:
         penalty: "l2", "l1" or "elasticnet".
         loss: "squared_hinge", "hinge", or a loss of jaxsvm.
-        dual: accepted without an effect on the solution; see `solver`.
         tol: interior_point and augmented_lagrangian stop once the relative duality gap is at most
             tol / 100, newton once it is at most tol / 10^5 or float32 allows no descent, > 0. There
             is a warning if the gap stays above tol. Ascent stops once the largest change of a
             margin in a pass is at most tol / 2, all classes at once once that gap is. With
             another penalty than "l2" the gap to stop at is 10 tol, and there is a warning above
             100 tol: it falls as slowly as the weights come near, and the objective is closer.
-        C: weight of the loss of each row, > 0.
         multi_class: "ovr" or "crammer_singer".
-        fit_intercept: whether there is an intercept, regularised with the weights.
         intercept_scaling: value s of the constant feature whose weight is b/s, > 0. A larger one
             regularises the intercept less.
         class_weight: dict from class names to factors on C, "balanced" for the same total weight of
             all classes, or None. For more than two classes it weighs, as in LIBLINEAR, the rows of
             a class in its problem, and not where they are of the rest.
-        verbose: whether there is a bar on the standard error stream, as by `progress`.
-        random_state: int, `RandomState` or None; the order of rows.
         max_iter: steps of the solver at most, >= 1; above 1,000 rounded up to thousands. For all
             classes at once they are visits of each row. For ascent they are passes over the rows,
             rounded up to whole chunks of steps: one pass over the rows padded to a multiple of 256
             or more, and at least 128 steps.
-        progress: whether there is a bar on the standard error stream.
         solver: "auto", "newton", "augmented_lagrangian", "interior_point",
             "dual_descent" or "sdca"; with another
             penalty than "l2" "auto" or "proximal_newton".
         l1_ratio: share of the L1 norm in the penalty "elasticnet", from 0 to 1; else without an
             effect.
-        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
-            decision values of five more fits, each without a fifth of the rows, stratified in their
-            order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
-        warm_start: whether `fit` begins at the solution of the fit before, if that had
-            warm_start=True, too: by newton and proximal_newton at its weights, by other solvers on
-            the same rows only, else anew. For losses without a continuous slope "auto" then takes
-            dual_descent, or sdca where loops are slow. Other classes or columns are refused, and so
-            are interior_point and augmented_lagrangian.
 
     Attributes:
         coef_: (1, d) or (k, d) weights; they may be set, and `sparsify` makes them sparse.
@@ -105,23 +91,10 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
 
     penalty: str = field(default="l2", kw_only=False)
     loss: str | Loss = field(default="squared_hinge", kw_only=False)
-    dual: bool | str = "auto"
-    tol: float | None = 1e-4
-    C: float = 1.0
     multi_class: str = "ovr"
-    fit_intercept: bool = True
-    intercept_scaling: float = 1
-    class_weight: dict | str | None = None
-    verbose: int = 0
-    random_state: Any = None
-    max_iter: int = 1000
-    progress: bool = False
-    solver: str = "auto"
     l1_ratio: float = 0.5
-    probability: bool = False
-    warm_start: bool = False
 
-    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
+    def _loss(self) -> Loss:
         if isinstance(self.penalty, int | float):
             raise ValueError(
                 f"penalty must be 'l2', got {self.penalty!r}: write LinearSVC(C={self.penalty!r}), "
@@ -129,44 +102,15 @@ class LinearSVC(LinearSVM, ProbabilityMixin):
             )
         check_choice("penalty", self.penalty, ("l2", "l1", "elasticnet"))
         check_choice("multi_class", self.multi_class, ("ovr", "crammer_singer"))
-        if self.multi_class == "crammer_singer" and self.penalty == "l2":
-            return self._joint_spec(numbers)
-        if self.penalty != "l2":
-            return self._sparse_spec(loss_of(self.loss), numbers)
-        return self._linear_spec(rows, numbers)
-
-    def _loss(self) -> Loss:
-        return loss_of(self.loss)
-
-    def _method(self, x: object, rows: int, loss: Loss) -> str:
-        if self.penalty != "l2":
-            return "proximal_newton"
-        is_joint = self.multi_class == "crammer_singer"
-        return "crammer_singer" if is_joint else super()._method(x, rows, loss)
-
-    def _sparse_spec(self, loss: Loss, numbers: dict[str, Any]) -> Spec:
-        """Weights of which many are 0."""
+        loss = loss_of(self.loss)
         others = self.multi_class == "ovr" and self.solver in ("auto", "proximal_newton")
-        if loss.curvature is None or self.dual is True or not others:
+        if self.penalty != "l2" and (loss.curvature is None or self.dual is True or not others):
             raise ValueError(
                 f"penalty={self.penalty!r} takes loss='squared_hinge' or another with a continuous "
                 "slope, dual='auto' or False, solver='auto' and multi_class='ovr'. Unsupported set "
                 f"of arguments: penalty={self.penalty!r}, loss={self.loss!r}, dual={self.dual!r}"
             )
-        steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
-        l1_ratio = 1.0 if self.penalty == "l1" else self._number("l1_ratio", numbers)
-        how: Any = {"l1_ratio": l1_ratio, "loss": loss, "bias": self._bias()}
-        solver = proximal_newton_by_C(self._number("C", numbers), rounds=float(steps), **how)
-        return self._spec_of("proximal_newton", solver, steps)
-
-    def _joint_spec(self, numbers: dict[str, Any]) -> Spec:
-        """All classes at once; two are one machine of the hinge, with w = w_2 - w_1 and twice C."""
-        steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
-        k, C = len(self.classes_), self._number("C", numbers)
-        how: Any = {"bias": self._bias(), "rounds": float(steps)}
-        if k == 2:
-            return self._spec_of("dual_descent", dual_descent(2 * C, **how), steps)
-        return self._spec_of("crammer_singer", crammer_singer(C, classes=k, **how), steps)
+        return loss
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """As `BaseClassifier._targets`; of more than two classes the solver has the weights."""

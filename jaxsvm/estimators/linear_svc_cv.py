@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..types import Loss
-from .cross_validation import CrossValidated
+from .cross_validation import GridCV
 from .linear_svc import LinearSVC
-from .parameters import set_parameters
+from .parameters import estimator
 
 
-class LinearSVCCV(CrossValidated, LinearSVC):
+@estimator(
+    "Cs loss cv scoring refit rule tol fit_intercept intercept_scaling class_weight random_state "
+    "max_iter solver memory n_jobs verbose penalty l1_ratio probability"
+)
+class LinearSVCCV(GridCV, LinearSVC):
     """`LinearSVC` with C chosen by cross-validation, by one call of `jaxsvm.select`.
 
         scores_[i, f] = score of LinearSVC(C=Cs_[i]), trained without fold f, on it
@@ -19,36 +21,22 @@ class LinearSVCCV(CrossValidated, LinearSVC):
     rows.
 
     Args:
-        Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
-            them.
-        loss: "squared_hinge", "hinge", or a loss of jaxsvm.
         cv: number of folds, stratified in the order of the rows; a splitter of scikit-learn whose
             test sets are disjoint and left out of training once; an iterable of such (train, test);
             None: 5.
-        scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
-            stands for rows out of fold; greater is better. It may read predictions, decision
-            values, and probabilities, by sigmoids that were fitted to the other folds. None: the
-            accuracy.
-        refit: whether a machine is trained on all rows with the numbers chosen.
         rule: "best", or "one_se", the least C within one standard error of it.
         tol: largest relative duality gap without a warning, > 0; of all fits. The solvers stop at a
             share of it: 1/100, or 1/10^5 of newton. Ascent stops once the largest change of a
             margin in a pass is at most tol / 2.
-        fit_intercept: whether there is an intercept, regularised with the weights.
         intercept_scaling: value s of the constant feature whose weight is b/s, > 0; a larger one
             regularises the intercept less.
-        class_weight: dict from class names to factors on C, "balanced" by all rows, or None.
         random_state: int, `RandomState` or None; the order of rows.
         max_iter: steps of the solver at most in each fit, >= 1; of ascent passes over the rows.
         solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca". "auto" takes
             the fastest by the loss and the shape of the rows.
         memory: bytes of the temporaries of a program, as of `jaxsvm.select`; None: no limit.
-        n_jobs: fits at the same time, in threads; None or -1: the number of processors.
-        verbose: above 0: a bar on the standard error stream.
         penalty: "l2", "l1" or "elasticnet", as of `LinearSVC`.
         l1_ratio: as of `LinearSVC`.
-        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of the
-            decision values out of fold of `selection_`: there are no more fits.
 
     Attributes:
         C_: the C chosen.
@@ -79,27 +67,5 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         ((2, 2), [False, True])
     """
 
-    def __init__(
-        self,
-        Cs: object = 8,
-        *,
-        loss: str | Loss = "squared_hinge",
-        cv: object = None,
-        scoring: object = None,
-        refit: bool = True,
-        rule: str = "best",
-        tol: float | None = 1e-4,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1,
-        class_weight: dict | str | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        max_iter: int = 1000,
-        solver: str = "auto",
-        memory: float | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        penalty: str = "l2",
-        l1_ratio: float = 0.5,
-        probability: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
+    penalty: str = "l2"  # by its name
+    loss: str | Loss = "squared_hinge"

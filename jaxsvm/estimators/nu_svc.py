@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
 from ..solvers import nu_svc
 from .base import Spec, Targets
-from .kernel_classifier import KernelClassifier
-from .parameters import NuParameter, estimator
+from .kernel_classifier import KernelClassifier, limits_of_nu
+from .parameters import estimator
 
 
-@estimator
-class NuSVC(KernelClassifier, NuParameter):
+@estimator(
+    "nu kernel degree gamma coef0 shrinking probability tol cache_size class_weight verbose "
+    "max_iter decision_function_shape break_ties random_state progress"
+)
+class NuSVC(KernelClassifier):
     """A kernel SVM with the parameter nu in place of C, solved exactly.
 
     It has the parameters and attributes of scikit-learn's `NuSVC`, and solves its problem:
@@ -22,26 +23,10 @@ class NuSVC(KernelClassifier, NuParameter):
     Args:
         nu: upper bound of the share of margin errors and lower bound of the share of support
             vectors, in (0, 1]. For each pair of classes it is at most 2 min(n+, n-) / (n+ + n-).
-        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
-            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
-            jaxsvm, or a function (n, d), (m, d) -> (n, m).
-        degree: of "poly", an integer.
-        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
-        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
-        shrinking: accepted without an effect: working sets are chosen from all rows.
         probability: whether `fit` also fits probabilities, by five-fold cross-validation. In a
             training set nu is at most its limit there.
-        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0.
-        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
         class_weight: accepted without an effect, as in LIBSVM; `class_weight_` holds the factors.
-        verbose: whether there is a bar on the standard error stream, as by `progress`.
-        max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
-        decision_function_shape: "ovr" or "ovo", the columns of `decision_function` for more than
-            two classes.
-        break_ties: whether `predict` breaks ties of votes by decision values; with
-            decision_function_shape "ovr".
         random_state: int, `RandomState` or None; the folds of `probability`.
-        progress: whether there is a bar on the standard error stream.
 
     Attributes:
         support_: (m,) indices of the support vectors, grouped by class.
@@ -74,7 +59,7 @@ class NuSVC(KernelClassifier, NuParameter):
     """
 
     _takes_columns = False
-    progress: bool = False
+    nu: float = 0.5
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         solver = nu_svc(self.nu, self._kernel(rows), rounds=self._rounds())
@@ -93,13 +78,3 @@ class NuSVC(KernelClassifier, NuParameter):
                     f"at most 2 min(n+, n-) / (n+ + n-) = {limit:.6g} by weight, got {self.nu:g}"
                 )
         return targets._replace(factors=1.0)
-
-    def _for_fold(self, total: np.ndarray) -> Self:
-        """As `KernelClassifier._for_fold`; nu is at most the limit of this fold."""
-        return super()._for_fold(total).set_params(nu=min(self.nu, limits_of_nu(total).min()))
-
-
-def limits_of_nu(total: np.ndarray) -> np.ndarray:
-    """The largest nu of each pair of classes, from the weights (k,) of the classes."""
-    first, second = np.triu_indices(len(total), 1)
-    return 2 * np.minimum(total[first], total[second]) / (total[first] + total[second])

@@ -5,17 +5,12 @@ from __future__ import annotations
 from ..solvers import nu_svr
 from .base import Spec
 from .kernel_svm import KernelSVM, cost
-from .parameters import NuParameter, estimator
+from .parameters import estimator
 from .regressor import BaseRegressor
 
 
-@estimator
-class _Parameters(NuParameter):
-    C: float = 1.0
-
-
-@estimator
-class NuSVR(BaseRegressor, KernelSVM, _Parameters):
+@estimator("nu C kernel degree gamma coef0 shrinking tol cache_size verbose max_iter progress")
+class NuSVR(BaseRegressor, KernelSVM):
     """A kernel SVM for real targets with the parameter nu in place of epsilon, solved exactly.
 
     It has the parameters and attributes of scikit-learn's `NuSVR`, and solves its problem, that of
@@ -25,19 +20,6 @@ class NuSVR(BaseRegressor, KernelSVM, _Parameters):
         nu: upper bound of the share of rows outside of the tube and lower bound of the share of
             support vectors, in (0, 1].
         C: weight of the loss of each row, > 0.
-        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
-            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
-            jaxsvm, or a function (n, d), (m, d) -> (n, m).
-        degree: of "poly", an integer.
-        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
-        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
-        shrinking: accepted without an effect: working sets are chosen from all rows.
-        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0, in
-            units of y.
-        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
-        verbose: whether there is a bar on the standard error stream, as by `progress`.
-        max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
-        progress: whether there is a bar on the standard error stream.
 
     Attributes:
         support_: (m,) indices of the support vectors, in order.
@@ -65,13 +47,8 @@ class NuSVR(BaseRegressor, KernelSVM, _Parameters):
         Neural Computation 12, 2000.
     """
 
-    random_state = None
-    shrinking: bool = True
-    tol: float | None = 1e-3
-    cache_size: float = 200
-    verbose: bool = False
-    max_iter: int = -1
-    progress: bool = False
+    nu: float = 0.5
+    C: float = 1.0
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         kernel = self._kernel(rows)

@@ -14,7 +14,7 @@ from ..models import check_values
 from ..solvers import one_class
 from .base import BaseSVM, Spec
 from .kernel_svm import KernelSVM
-from .parameters import estimator
+from .parameters import PerRow, estimator
 from .preprocess import module_of
 from .tasks import as_task
 
@@ -23,9 +23,7 @@ class OutlierDetector(OutlierMixin, BaseSVM):
     """A machine f(x) - rho for the support of a distribution, trained without targets."""
 
     @as_task
-    def fit(
-        self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: PerRow = None) -> Self:
         """Train a new model.
 
         Args:
@@ -35,9 +33,7 @@ class OutlierDetector(OutlierMixin, BaseSVM):
         """
         return self._fit(X, sample_weight, True)
 
-    def _fit(
-        self, X: ArrayLike, sample_weight: ArrayLike | None, reset: bool, **more: object
-    ) -> Self:
+    def _fit(self, X: ArrayLike, sample_weight: PerRow, reset: bool, **more: object) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, np.zeros(_num_samples(X)), sample_weight, reset)
             self._train(x, y, weight, **more)
@@ -60,7 +56,7 @@ class OutlierDetector(OutlierMixin, BaseSVM):
         return module_of(score).where(score >= 0, 1, -1)
 
 
-@estimator
+@estimator("kernel degree gamma coef0 tol nu shrinking cache_size verbose max_iter progress")
 class OneClassSVM(OutlierDetector, KernelSVM):
     """A detector of outliers: f(x) >= rho holds for all but a share nu of the training rows.
 
@@ -68,20 +64,9 @@ class OneClassSVM(OutlierDetector, KernelSVM):
     that of `jaxsvm.one_class`.
 
     Args:
-        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
-            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
-            jaxsvm, or a function (n, d), (m, d) -> (n, m).
-        degree: of "poly", an integer.
-        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
-        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
         tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0.
         nu: upper bound of the share of training rows outside and lower bound of the share of
             support vectors, in (0, 1].
-        shrinking: accepted without an effect: working sets are chosen from all rows.
-        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
-        verbose: whether there is a bar on the standard error stream, as by `progress`.
-        max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
-        progress: whether there is a bar on the standard error stream.
 
     Attributes:
         offset_: (1,) rho; `decision_function` is `score_samples` less rho.
@@ -110,14 +95,7 @@ class OneClassSVM(OutlierDetector, KernelSVM):
         support of a high-dimensional distribution, Neural Computation 13, 2001.
     """
 
-    random_state = None
-    tol: float | None = 1e-3
     nu: float = 0.5
-    shrinking: bool = True
-    cache_size: float = 200
-    verbose: bool = False
-    max_iter: int = -1
-    progress: bool = False
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         solver = one_class(self.nu, self._kernel(rows), rounds=self._rounds())

@@ -63,15 +63,14 @@ def values_of_classes(score: np.ndarray, k: int) -> Any:
     return votes_of(score >= 0, k) + sums / (3 * (abs(sums) + 1))
 
 
-def pair_coef(solution: Any) -> Any:
+def pair_coef(coef: Any, vectors: Any, counts: np.ndarray) -> Any:
     """The weights (k(k-1)/2, d) of pairs of classes, from a dual solution grouped by class."""
-    k = len(solution.counts)
-    ends = np.cumsum(solution.counts)
-    part = [slice(end - n, end) for end, n in zip(ends, solution.counts, strict=True)]
-    coef = solution.coef.toarray() if is_sparse(solution.coef) else solution.coef
+    ends = np.cumsum(counts)
+    part = [slice(end - n, end) for end, n in zip(ends, counts, strict=True)]
+    coef = coef.toarray() if is_sparse(coef) else coef
     product = lambda row, c: safe_sparse_dot(
-        coef[row : row + 1, part[c]], solution.vectors[part[c]], dense_output=True
+        coef[row : row + 1, part[c]], vectors[part[c]], dense_output=True
     )
-    pairs = zip(*np.triu_indices(k, 1), strict=True)
+    pairs = zip(*np.triu_indices(len(counts), 1), strict=True)
     dense = np.concatenate([product(b - 1, a) + product(a, b) for a, b in pairs])
-    return type(solution.vectors)(dense) if is_sparse(solution.vectors) else dense
+    return type(vectors)(dense) if is_sparse(vectors) else dense

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import inspect
+import re
+from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import kernels, losses
 from .._node import nodes_in
@@ -20,36 +25,77 @@ WITH_GAMMA = tuple(name for name in BY_NAME if KERNELS[ALIASES.get(name, name)])
 TINY = 1e-12  # size of rows of which the squares, and smaller ones, are not far from underflow
 
 _T = TypeVar("_T")
+SECTION = re.compile(r"^Args:\n(?: .*\n)*", re.MULTILINE)  # of a docstring
+ENTRY = re.compile(r"^    (\w+): .*(?:\n     .*)*", re.MULTILINE)  # of one parameter
+PerRow = ArrayLike | None  # a number or a name of each row, where they are given
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
-def estimator(cls: type[_T]) -> type[_T]:
-    """Make `__init__` of the annotated parameters of a class and its bases; it keeps them as given.
+def estimator(names: str) -> Callable[[type[_T]], type[_T]]:
+    """Make `__init__` of parameters of these names, in this order; it keeps them as given.
 
-    Those of bases come first.
+    They are annotated in the class or in its bases. Texts that the `Args` of its docstring lack
+    are pasted from the nearest base.
     """
+
+    def with_init(cls: Any) -> Any:
+        texts: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            lines = SECTION.search(inspect.cleandoc(base.__doc__ or "") + "\n")
+            texts |= {entry[1]: entry[0] for entry in ENTRY.finditer(lines[0] if lines else "")}
+        args = "\n".join(["Args:", *(texts.get(name, "") for name in names.split()), ""])
+        cls.__doc__ = SECTION.sub(lambda _: args, inspect.cleandoc(cls.__doc__ or ""))
+        fields = {field.name: field for field in dataclasses.fields(parameters(cls))}
+        chosen = [(name, fields[name].type, copy.copy(fields[name])) for name in names.split()]
+        cls.__init__ = vars(dataclasses.make_dataclass(cls.__name__, chosen))["__init__"]
+        return cls
+
+    return with_init
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
+def parameters(cls: type[_T]) -> type[_T]:
+    """Make the annotated attributes of a class parameters, which `estimator` may name."""
     return dataclasses.dataclass(eq=False, repr=False, kw_only=True)(cls)
 
 
-@estimator
-class NuParameter:
-    """The parameter nu: as the last base of a machine it stands before those of the kernel."""
+@parameters
+class RunParameters:
+    """Parameters of the runs of most machines.
 
-    nu: float = 0.5
+    Args:
+        random_state: int, `RandomState` or None; the seed of the key.
+        verbose: whether there is a bar on the standard error stream, as by `progress`.
+        progress: whether there is a bar on the standard error stream.
+    """
+
+    random_state: int | np.random.RandomState | None = None
+    verbose: bool | int = False
+    progress: bool = False
+    warm_start: bool = False
 
 
-def set_parameters(estimator: object, names: dict[str, Any]) -> None:
-    """Keep the parameters of `__init__`, given as its `locals()`, as attributes unchanged."""
-    vars(estimator).update((name, value) for name, value in names.items() if name != "self")
+@parameters
+class KernelParameters:
+    """Parameters of kernels.
+
+    Args:
+        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
+            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
+            jaxsvm, or a function (n, d), (m, d) -> (n, m).
+        degree: of "poly", an integer.
+        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
+        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
+    """
+
+    kernel: str | Callable = "rbf"
+    degree: int = 3
+    gamma: float | str = "scale"
+    coef0: float = 0.0
 
 
 def kernel_of(
-    name: object,
-    gamma: object,
-    degree: int,
-    coef0: float,
-    x: object,
-    weight: np.ndarray | None = None,
+    name: object, gamma: object, degree: int, coef0: float, x: object, weight: Any = None
 ) -> Kernel:
     """The kernel of the parameters of scikit-learn, for training rows x."""
     if not isinstance(name, str):
@@ -119,6 +165,12 @@ def _variance(x: Any, weight: np.ndarray | None) -> float:
     mean = float(share @ x.mean(axis=1, dtype=np.float64))
     deviation = x - mean
     return float(share @ np.einsum("nd,nd->n", deviation, deviation, dtype=np.float64)) / x.shape[1]
+
+
+def mean_sqnorm(x: Any, weight: np.ndarray) -> float:
+    """The weighted mean of |x_i|^2."""
+    squares = x.multiply(x).sum(axis=1) if is_sparse(x) else np.einsum("ij,ij->i", x, x)
+    return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
 
 
 def is_matrix(kernel: object) -> bool:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
 from .. import losses, samplers
-from ..checks import check_choice, check_positive, is_sparse
+from ..checks import check_choice, check_positive
 from ..solvers import pegasos
 from ..types import Array, Loss, Solver
 from ..wrappers import averaged
-from .base import Spec
+from .base import ModelAttributes, Spec
 from .classifier import PartialFitMixin
-from .parameters import estimator
+from .parameters import estimator, mean_sqnorm, parameters
 
 LOSSES = ("hinge", "squared_hinge", "log_loss")
 
@@ -32,14 +31,31 @@ def by_passes(machine: BaseEstimator, solver: Solver) -> Spec:
     return Spec(solver, passes=machine.max_iter, sampler=choose(machine.batch_size))
 
 
-def mean_sqnorm(x: Any, weight: np.ndarray) -> float:
-    """The weighted mean of |x_i|^2."""
-    squares = x.multiply(x).sum(axis=1) if is_sparse(x) else np.einsum("ij,ij->i", x, x)
-    return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
+@parameters
+class PassParameters:
+    """Parameters of machines that make a number of passes.
+
+    Args:
+        shuffle: whether each pass has the rows in a random order, else rows are drawn one by one
+            with repetition.
+        random_state: int, `RandomState` or None; the order of rows.
+        average: whether the model is the mean of the iterates with weights 1, 2, ..., else the last
+            one.
+        batch_size: rows of a step, >= 1.
+    """
+
+    max_iter: int = 20
+    shuffle: bool = True
+    verbose: int = 0
+    average: bool = True
+    batch_size: int = 1
 
 
-@estimator
-class Pegasos(PartialFitMixin):
+@estimator(
+    "loss penalty alpha fit_intercept max_iter shuffle verbose n_jobs random_state class_weight "
+    "average batch_size progress probability warm_start"
+)
+class Pegasos(PassParameters, PartialFitMixin, ModelAttributes):
     """alpha/2 |w|^2 + mean_i weight_i loss(y_i (<w, x_i> + b)) by the steps of Pegasos.
 
     It stands in for scikit-learn's `SGDClassifier`: the same parameters, as far as the method has
@@ -53,20 +69,9 @@ class Pegasos(PartialFitMixin):
         fit_intercept: whether there is an intercept, regularised with the weights.
         max_iter: passes over the rows, >= 1. Equal rows of a class are one row of a larger weight;
             up to 10,000 rows of a pass count them one by one, as copies of a row of integer weight.
-        shuffle: whether each pass has the rows in a random order, else rows are drawn one by one
-            with repetition.
-        verbose: whether there is a bar on the standard error stream, as by `progress`.
         n_jobs: accepted without an effect: all classes are trained in one program.
-        random_state: int, `RandomState` or None; the order of rows.
         class_weight: dict from class names to factors, "balanced", or None. For more than two
             classes it weighs rows in all k problems, in `SGDClassifier` those of the class alone.
-        average: whether the model is the mean of the iterates with weights 1, 2, ..., else the last
-            one.
-        batch_size: rows of a step, >= 1.
-        progress: whether there is a bar on the standard error stream.
-        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
-            decision values of five more fits, each without a fifth of the rows, stratified in their
-            order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
         warm_start: whether `fit` goes on from the fit before, if that had warm_start=True, too, as
             `partial_fit` does: with its weights, their mean and the counter of steps. Other classes
             or columns are refused.
@@ -99,17 +104,7 @@ class Pegasos(PartialFitMixin):
     penalty: str = "l2"
     alpha: float = 1e-4
     fit_intercept: bool = True
-    max_iter: int = 20
-    shuffle: bool = True
-    verbose: int = 0
     n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    class_weight: dict | str | None = None
-    average: bool = True
-    batch_size: int = 1
-    progress: bool = False
-    probability: bool = False
-    warm_start: bool = False
 
     def _spec(self, rows: Any, previous: object = None, **numbers: object) -> Spec:
         if self.penalty != "l2":

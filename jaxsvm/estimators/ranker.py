@@ -22,17 +22,26 @@ from ..objectives import ndcg_on
 from ..ranking import check_grades, signed_times
 from ..solvers import newton, ocas
 from ..solvers.primal.newton import MOST_ROUNDS
-from ..types import JointLoss
-from .base import BaseSVM, Spec, Targets, steps_of_state
-from .parameters import estimator
+from .base import ModelAttributes, Spec, Targets, steps_of_state
+from .parameters import PerRow, estimator, parameters
 from .tasks import as_task
 
 LOSSES = ("hinge", "squared_hinge")
 
 
-@estimator
-class PairwiseSVM(BaseSVM):
-    """A linear machine of `losses.pairwise`, by cutting planes or by Newton's method."""
+@parameters
+class PairwiseSVM(ModelAttributes):
+    """A linear machine of `losses.pairwise`, by cutting planes or by Newton's method.
+
+    Args:
+        lam: regularisation, > 0.
+        loss: "hinge", max(0, 1 - d), or "squared_hinge", max(0, 1 - d)^2, of the difference d of
+            the scores. The square takes less time.
+        tol: relative duality gap to stop at, > 0.
+        max_iter: rounds at most, of cutting planes or of Newton's method, >= 1; of the latter not
+            more than 1,000.
+        progress: a bar on the standard error stream.
+    """
 
     _takes_columns = False
     _censored = False  # whether y are signed times; else grades
@@ -40,19 +49,15 @@ class PairwiseSVM(BaseSVM):
     random_state = 0  # the method is deterministic
     lam: float = 1e-3
     loss: str = "hinge"
+    tol: float = 1e-3
+    max_iter: int = 1000
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
-    def _loss(self, squared: bool) -> JointLoss:
-        """The loss of pairs."""
-        raise NotImplementedError
-
-    def _fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, query: ArrayLike | None
-    ) -> Self:
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow, query: PerRow) -> Self:
         """Train on pairs within the groups `query`."""
         check_choice("loss", self.loss, LOSSES)
         check_positive(lam=self.lam, tol=self.tol)
@@ -69,7 +74,8 @@ class PairwiseSVM(BaseSVM):
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         squared, rounds = self.loss == "squared_hinge", whole_number("max_iter", self.max_iter, 1)
-        loss = self._loss(squared)
+        how: Any = {"censored": True} if self._censored else {"per_query": self.per_query}
+        loss = losses.pairwise(squared=squared, **how)
         if not squared:
             return Spec(ocas(self.lam, loss=loss), steps=rounds, tol=self.tol)
         solver = newton(self.lam, loss=loss, rounds=float(min(rounds, MOST_ROUNDS)))
@@ -77,12 +83,7 @@ class PairwiseSVM(BaseSVM):
         return Spec(solver, steps=1, tol=self.tol, iterations=steps_of_state)
 
     def _value(
-        self,
-        probe_on: Callable,
-        X: ArrayLike,
-        y: ArrayLike,
-        weight: object,
-        query: ArrayLike | None,
+        self, probe_on: Callable, X: ArrayLike, y: ArrayLike, weight: PerRow, query: PerRow
     ) -> float:
         """The value of the probe `probe_on(data)` at the scores of the rows, in float64."""
         scores = self.predict(X)
@@ -98,7 +99,7 @@ class PairwiseSVM(BaseSVM):
         return check_values(self._scores(X))
 
 
-@estimator
+@estimator("lam loss per_query k tol max_iter progress")
 class Ranker(PairwiseSVM):
     """Minimise lam/2 |w|^2 + sum_ij c_ij loss(<w, x_i - x_j>) over pairs with grade_i > grade_j.
 
@@ -108,16 +109,9 @@ class Ranker(PairwiseSVM):
     kernels put a feature map in front, `make_pipeline(NystromFeatures(), Ranker())`.
 
     Args:
-        lam: regularisation, > 0.
-        loss: "hinge", max(0, 1 - d), or "squared_hinge", max(0, 1 - d)^2, of the difference d of
-            the scores. The square takes less time.
         per_query: every query has the same weight, whatever its number of pairs; else every pair
             has.
         k: rows of each query that `score` reads, >= 1; None: all.
-        tol: relative duality gap to stop at, > 0.
-        max_iter: rounds at most, of cutting planes or of Newton's method, >= 1; of the latter not
-            more than 1,000.
-        progress: a bar on the standard error stream.
 
     Attributes:
         coef_: (d,) weights.
@@ -142,13 +136,10 @@ class Ranker(PairwiseSVM):
 
     per_query: bool = False
     k: int | None = None
-    tol: float = 1e-3
-    max_iter: int = 1000
-    progress: bool = False
 
     @as_task
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, qid: Any = None
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *, qid: PerRow = None
     ) -> Self:
         """Train a new model on (n, d) rows.
 
@@ -162,11 +153,8 @@ class Ranker(PairwiseSVM):
             whole_number("k", self.k, 1)
         return self._fit(X, y, sample_weight, qid)
 
-    def _loss(self, squared: bool) -> JointLoss:
-        return losses.pairwise(squared=squared, per_query=self.per_query)
-
     def score(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, qid: Any = None
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *, qid: PerRow = None
     ) -> float:
         """The mean nDCG of the queries, in [0, 1], see `jaxsvm.objectives.ndcg_on`.
 
@@ -181,7 +169,7 @@ class Ranker(PairwiseSVM):
         return self._value(probe_on, X, y, sample_weight, qid)
 
 
-def _group_numbers(groups: ArrayLike | None, n: int, name: str) -> np.ndarray:
+def _group_numbers(groups: PerRow, n: int, name: str) -> np.ndarray:
     return np.zeros(n, int) if groups is None else group_numbers(groups, n, name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +11,7 @@ from sklearn.metrics import r2_score
 
 from ..models import check_values
 from .base import BaseSVM
+from .parameters import PerRow
 from .preprocess import centre_of
 from .tasks import as_task
 
@@ -18,8 +19,10 @@ from .tasks import as_task
 class BaseRegressor(RegressorMixin, BaseSVM):
     """A regressor: fit and predict."""
 
+    _free_intercept: ClassVar[Any] = True  # whether the intercept is not regularised
+
     @as_task
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
         """Train a new model.
 
         Args:
@@ -34,7 +37,7 @@ class BaseRegressor(RegressorMixin, BaseSVM):
         self,
         X: ArrayLike,
         y: ArrayLike,
-        sample_weight: ArrayLike | None,
+        sample_weight: PerRow,
         *,
         reset: bool = True,
         **more: object,
@@ -44,20 +47,16 @@ class BaseRegressor(RegressorMixin, BaseSVM):
             y = y.astype(np.float64)
             if reset:  # targets are centred where a free intercept makes the problem the same
                 centre = np.array([centre_of(column, weight) for column in y.reshape(len(y), -1).T])
-                free = centre.any() and self._has_free_intercept(x.shape[1])
+                free = centre.any() and self._free_intercept
                 self._centre = (centre if y.ndim == 2 else float(centre[0])) if free else 0.0
             self._train(x, y, weight, **more)
         return self
-
-    def _has_free_intercept(self, columns: int) -> bool:
-        """Whether the model of rows of so many columns has an intercept that is not regularised."""
-        return True
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Predicted targets, (n, d) -> (n,), or (n, k) of several."""
         values = check_values(self._scores(X))
         return values if values.ndim == 2 and values.shape[1] > 1 else values.ravel()
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """R^2 of the predictions; on the host, as scikit-learn's takes no arrays of JAX."""
         return r2_score(np.asarray(y), np.asarray(self.predict(X)), sample_weight=sample_weight)

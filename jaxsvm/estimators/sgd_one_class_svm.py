@@ -15,10 +15,10 @@ from ..checks import number
 from ..engines.gradient_descent import GradientSolver, descent
 from ..schedules import inverse_time
 from ..types import Array, Loss
-from .base import Spec
+from .base import ModelAttributes, Spec
 from .one_class_svm import OutlierDetector
-from .parameters import estimator
-from .pegasos import by_passes, mean_sqnorm
+from .parameters import PerRow, estimator, mean_sqnorm
+from .pegasos import PassParameters, by_passes
 
 
 @node
@@ -86,8 +86,8 @@ class one_class_descent(GradientSolver):
         return optax.chain(pull, descent(self.nu, step, "free", bias_step=bias_step))
 
 
-@estimator
-class SGDOneClassSVM(OutlierDetector):
+@estimator("nu max_iter shuffle verbose random_state warm_start average batch_size progress")
+class SGDOneClassSVM(PassParameters, OutlierDetector, ModelAttributes):
     """A detector of outliers, <w, x> >= rho for all but a share nu of the rows, on any number.
 
         minimise nu/2 |w|^2 - nu rho + mean_i weight_i max(0, rho - <w, x_i>)
@@ -103,16 +103,8 @@ class SGDOneClassSVM(OutlierDetector):
         nu: upper bound of the share of training rows outside, in (0, 1].
         max_iter: passes over the rows, >= 1, rounded up to whole chunks of steps. Equal rows are
             one row of a larger weight.
-        shuffle: whether each pass has the rows in a random order, else rows are drawn one by one
-            with repetition.
-        verbose: whether there is a bar on the standard error stream, as by `progress`.
-        random_state: int, `RandomState` or None; the order of rows.
         warm_start: whether `fit` goes on from the fit before, if that had warm_start=True, too, as
             `partial_fit` does. Rows of another number of columns are refused.
-        average: whether the model is the mean of the iterates with weights 1, 2, ..., else the last
-            one.
-        batch_size: rows of a step, >= 1.
-        progress: whether there is a bar on the standard error stream.
 
     Attributes:
         coef_: (1, d) weights.
@@ -138,14 +130,6 @@ class SGDOneClassSVM(OutlierDetector):
 
     _structure = ("average",)
     nu: float = field(default=0.5, kw_only=False)
-    max_iter: int = 20
-    shuffle: bool = True
-    verbose: int = 0
-    random_state: int | np.random.RandomState | None = None
-    warm_start: bool = False
-    average: bool = True
-    batch_size: int = 1
-    progress: bool = False
 
     def _spec(self, rows: Any, previous: object = None, **numbers: object) -> Spec:
         if previous is None:  # the unit of rho stays that of the first rows
@@ -154,7 +138,7 @@ class SGDOneClassSVM(OutlierDetector):
         return by_passes(self, solver)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: PerRow = None
     ) -> Self:
         """Continue training by one pass over more rows, or start.
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
-from .. import losses
 from ..objectives import concordance_on
-from ..types import JointLoss
-from .parameters import estimator
+from .parameters import PerRow, estimator
 from .ranker import PairwiseSVM
 from .tasks import as_task
 
 
-@estimator
+@estimator("lam loss tol max_iter progress")
 class SurvivalSVM(PairwiseSVM):
     """Minimise lam/2 |w|^2 + sum_ij c_ij loss(<w, x_i - x_j>) over pairs of censored times.
 
@@ -31,12 +29,6 @@ class SurvivalSVM(PairwiseSVM):
 
     Args:
         lam: regularisation, > 0.
-        loss: "hinge", max(0, 1 - d), or "squared_hinge", max(0, 1 - d)^2, of the difference d of
-            the scores. The square takes less time.
-        tol: relative duality gap to stop at, > 0.
-        max_iter: rounds at most, of cutting planes or of Newton's method, >= 1; of the latter not
-            more than 1,000.
-        progress: a bar on the standard error stream.
 
     Attributes:
         coef_: (d,) weights.
@@ -60,9 +52,6 @@ class SurvivalSVM(PairwiseSVM):
     """
 
     _censored, _groups = True, "strata"
-    tol: float = 1e-3
-    max_iter: int = 1000
-    progress: bool = False
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -71,12 +60,7 @@ class SurvivalSVM(PairwiseSVM):
 
     @as_task
     def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        strata: Any = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *, strata: PerRow = None
     ) -> Self:
         """Train a new model on (n, d) rows.
 
@@ -90,16 +74,8 @@ class SurvivalSVM(PairwiseSVM):
         """
         return self._fit(X, y, sample_weight, strata)
 
-    def _loss(self, squared: bool) -> JointLoss:
-        return losses.pairwise(squared=squared, censored=True)
-
     def score(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        strata: Any = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *, strata: PerRow = None
     ) -> float:
         """The concordance index, in [0, 1], see `jaxsvm.objectives.concordance_on`.
 

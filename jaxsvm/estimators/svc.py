@@ -15,7 +15,11 @@ from .kernel_svm import cost
 from .parameters import estimator, loss_of
 
 
-@estimator
+@estimator(
+    "C kernel degree gamma coef0 shrinking probability tol cache_size class_weight verbose "
+    "max_iter decision_function_shape break_ties random_state loss bias multiclass progress "
+    "warm_start"
+)
 class SVC(KernelClassifier):
     """A kernel SVM, solved exactly.
 
@@ -35,24 +39,17 @@ class SVC(KernelClassifier):
         gamma: of a kernel by name: "scale" for 1/(d variance of X), with rows weighted by sample
             weight, "auto" for 1/d, or a number > 0.
         coef0: of "poly" and "sigmoid".
-        shrinking: accepted without an effect: working sets are chosen from all rows.
         probability: whether `fit` also fits probabilities, by five-fold cross-validation: five more
             runs. The decision values of the folds are those of Platt's sigmoids. Folds are drawn
             from the rows, as in LIBSVM, and from copies of a row of integer weight. There is a
             warning where probabilities contradict `predict`.
         tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0; with
             bias "feature", the largest change of a margin in a pass.
-        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
         class_weight: dict from class names to factors on C, "balanced", or None. "balanced" gives
             all classes the same total sample weight.
-        verbose: whether there is a bar on the standard error stream, as by `progress`.
         max_iter: rounds of `jaxsvm.decomposition` at most, not steps on pairs as in LIBSVM: blocks
             of rows, or up to 2,048 rows 100 n steps on pairs each; -1: 2,000.
             With bias "feature", passes over the rows; -1: 1,000.
-        decision_function_shape: "ovr" or "ovo", the columns of `decision_function` for more than
-            two classes.
-        break_ties: whether `predict` breaks ties of votes by decision values; with
-            decision_function_shape "ovr".
         random_state: int, `RandomState` or None; the folds of `probability`, and the order of rows
             with bias "feature".
         loss: "hinge", "squared_hinge", or a loss of jaxsvm with a quadratic dual.
@@ -60,10 +57,6 @@ class SVC(KernelClassifier):
             the rest (1 is added to the kernel), by dual coordinate ascent.
         multiclass: for more than two classes, "ovo", votes of one model for each pair, or "ovr",
             one model for each class against the rest.
-        progress: whether there is a bar on the standard error stream.
-        warm_start: whether `fit` begins at the dual coefficients of the fit before, in proportion
-            to C, if that had warm_start=True, too. On other rows it begins anew; other classes or
-            columns are refused.
 
     Attributes:
         support_: (m,) indices of the support vectors, grouped by class; equal rows are listed with
@@ -104,8 +97,6 @@ class SVC(KernelClassifier):
     loss: str | Loss = "hinge"
     bias: str = "free"
     multiclass: str = "ovo"
-    progress: bool = False
-    warm_start: bool = False
 
     def _spec(self, rows: Any, previous: object = None, **numbers: Any) -> Spec:
         C, kernel = cost(self._number("C", numbers)), self._kernel(rows, numbers.get("gamma"))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import field
+from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from ..types import Loss
-from .classifier import ProbabilityMixin
-from .cross_validation import KernelCV
-from .pairs import values_of_classes
-from .parameters import set_parameters
+from .cross_validation import GridCV
+from .parameters import estimator
 from .svc import SVC
 
 
-class SVCCV(KernelCV, ProbabilityMixin, SVC):
+@estimator(
+    "Cs gammas kernel degree coef0 cv scoring refit rule tol class_weight max_iter "
+    "decision_function_shape break_ties random_state loss multiclass memory n_jobs verbose "
+    "probability"
+)
+class SVCCV(GridCV, SVC):
     """`SVC` with C and gamma chosen by cross-validation, by one call of `jaxsvm.select`.
 
         scores_[i, j, f] = score of SVC(C=Cs_[i], gamma=gammas_[j]), trained without fold f, on it
@@ -25,11 +25,6 @@ class SVCCV(KernelCV, ProbabilityMixin, SVC):
     other, and are certified.
 
     Args:
-        Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
-            them.
-        gammas: of a kernel by name, list of numbers > 0, or how many: the usual values for the
-            training rows, as `kernels.gamma_grid` has them. None: gamma is "scale",
-            1/(d variance of X).
         kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
             "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
             jaxsvm, or a function (n, d), (m, d) -> (n, m).
@@ -38,31 +33,9 @@ class SVCCV(KernelCV, ProbabilityMixin, SVC):
         cv: number of folds, stratified in the order of the rows; a splitter of scikit-learn whose
             test sets are disjoint and left out of training once, such as `KFold` or `GroupKFold`;
             an iterable of such (train, test); None: 5.
-        scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
-            stands for rows out of fold; greater is better. It may read predictions, decision
-            values, and probabilities, by sigmoids that were fitted to the other folds. None: the
-            accuracy.
-        refit: whether a machine is trained on all rows with the numbers chosen.
         rule: "best", or "one_se", the least C and gamma within one standard error of it.
         tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0; of all
             fits.
-        class_weight: dict from class names to factors on C, "balanced" by all rows, or None.
-        max_iter: rounds of the solver at most in each fit, >= 1, not steps on pairs as in LIBSVM;
-            -1: 2,000.
-        decision_function_shape: "ovr" or "ovo", the columns of `decision_function` for more than
-            two classes.
-        break_ties: whether `predict` breaks ties of votes by decision values; with
-            decision_function_shape "ovr".
-        random_state: int, `RandomState` or None; the seed of the key, of which exact machines draw
-            nothing.
-        loss: "hinge", "squared_hinge", or a loss of jaxsvm with a quadratic dual.
-        multiclass: for more than two classes, "ovo", votes of one model for each pair, or "ovr",
-            one model for each class against the rest.
-        memory: bytes of the kernel matrix, > 0, as of `jaxsvm.select`; None: 2 GiB.
-        n_jobs: fits at the same time, in threads; None or -1: the number of processors.
-        verbose: above 0: a bar on the standard error stream.
-        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of the
-            decision values out of fold of `selection_`: there are no more fits.
 
     Attributes:
         C_: the C chosen.
@@ -109,40 +82,4 @@ class SVCCV(KernelCV, ProbabilityMixin, SVC):
         classification, 2003.
     """
 
-    def __init__(
-        self,
-        Cs: object = 8,
-        gammas: object = 8,
-        *,
-        kernel: str | Callable = "rbf",
-        degree: int = 3,
-        coef0: float = 0.0,
-        cv: object = None,
-        scoring: object = None,
-        refit: bool = True,
-        rule: str = "best",
-        tol: float | None = 1e-3,
-        class_weight: dict | str | None = None,
-        max_iter: int = -1,
-        decision_function_shape: str = "ovr",
-        break_ties: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-        loss: str | Loss = "hinge",
-        multiclass: str = "ovo",
-        memory: float | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        probability: bool = False,
-    ) -> None:
-        set_parameters(self, locals())
-
-    def _probable(self) -> bool:
-        """Whether a sigmoid is fitted for each pair of classes: not here."""
-        return False
-
-    def _calibrated_values(self, X: ArrayLike) -> np.ndarray:
-        score = self._scores(X)
-        if len(self.classes_) == 2:
-            return score.ravel()
-        is_of_pairs = self.multiclass == "ovo"
-        return values_of_classes(score, len(self.classes_)) if is_of_pairs else score
+    gammas: Any = field(default=8, kw_only=False)

@@ -16,9 +16,9 @@ from .. import kernels, losses
 from ..models import Expansion, Linear, Mapped
 from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Batch, Loss, Solver
-from .base import BaseSVM, Spec
+from .base import ModelAttributes, Spec, can_partial_fit
 from .classifier import PartialFitMixin
-from .parameters import estimator, kernel_of, spaces_of
+from .parameters import PerRow, estimator, kernel_of, parameters, spaces_of
 from .preprocess import equal_trees
 from .regressor import BaseRegressor
 from .starts import streams
@@ -26,14 +26,35 @@ from .starts import streams
 EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 
 
-@estimator
-class SolverParameterMixin(BaseSVM):
-    """Makes the solver from the parameters, by value or by name."""
+@parameters
+class SolverParameterMixin(ModelAttributes):
+    """Makes the solver from the parameters, by value or by name.
+
+    Args:
+        C: of a solver by name, weight of the loss of each row, > 0; None: 1.
+        kernel: of a solver by name: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12",
+            "matern32", "matern52", "rational_quadratic", "cosine", "chi2", "additive_chi2" or
+            "precomputed", or a kernel of jaxsvm; None: "rbf".
+        gamma: of a solver and a kernel by name: "scale" for 1/(d variance of X), "auto" for 1/d, or
+            a number > 0; None: "scale".
+        tol: stop once the residual of the solver is at most this; "auto": 1e-3 if it measures the
+            training set; None: none.
+        sampler: chooses the rows of each step, such as `jaxsvm.samplers.epochs(64)`; None: that of
+            the solver.
+        warm_start: whether `fit` begins at the solution of the fit before, if that had
+            warm_start=True, too. Solvers that look at single rows go on as by `partial_fit`, newton
+            begins at the weights, and dual solvers at the coefficients, in proportion to C, on the
+            same rows only, else anew. Other classes or columns are refused, and so are solvers that
+            cannot.
+    """
 
     solver: Any = field(default=None, kw_only=False)
     C: float | None = None
     kernel: str | Callable | None = None
     gamma: float | str | None = None
+    steps: int | None = None
+    tol: float | str | None = "auto"
+    sampler: Any = None
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
         options: dict[str, Any] = {"steps": self.steps, "tol": self.tol, "sampler": self.sampler}
@@ -81,15 +102,17 @@ class SolverParameterMixin(BaseSVM):
             kernel = kernel_of(name, gamma, 3, 0.0, rows.x, rows.copies)
         return EXACT[self.solver](1.0 if self.C is None else self.C, kernel, **loss)
 
-    def _can_partial_fit(self) -> bool:
-        if not streams(self._spec(None).solver):
-            raise AttributeError(
-                "partial_fit takes solvers that look at single rows, such as jaxsvm.pegasos(1e-3)"
-            )
-        return True
+    @property
+    def _no_partial_fit(self) -> str:
+        """Why there is no `partial_fit`."""
+        problem = "partial_fit takes solvers that look at single rows, such as jaxsvm.pegasos(1e-3)"
+        return "" if streams(self._spec(None).solver) else problem
 
 
-@estimator
+@estimator(
+    "solver C kernel gamma multiclass steps tol sampler class_weight random_state progress "
+    "probability warm_start"
+)
 class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     """A classifier trained by any solver.
 
@@ -102,31 +125,11 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
             them. Or the name of an exact solver of a kernel SVM with a free intercept, made with
             `C`, `kernel` and `gamma`: "decomposition", "smo" or "lasvm" (exact on the rows that it
             keeps after a pass).
-        C: of a solver by name, weight of the loss of each row, > 0; None: 1.
-        kernel: of a solver by name: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12",
-            "matern32", "matern52", "rational_quadratic", "cosine", "chi2", "additive_chi2" or
-            "precomputed", or a kernel of jaxsvm; None: "rbf".
-        gamma: of a solver and a kernel by name: "scale" for 1/(d variance of X), "auto" for 1/d, or
-            a number > 0; None: "scale".
         multiclass: for more than two classes, "ovr", one model for each class against the rest, or
             "ovo", votes of one model for each pair of classes.
         steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000 (ten updates of
             "decomposition", each of which iterates to the tolerance); one pass for `partial_fit`.
-        tol: stop once the residual of the solver is at most this; "auto": 1e-3 if it measures the
-            training set; None: none.
-        sampler: chooses the rows of each step, such as `jaxsvm.samplers.epochs(64)`; None: that of
-            the solver.
         class_weight: dict from class names to factors on their rows, "balanced", or None.
-        random_state: int, `RandomState` or None; the seed of the key.
-        progress: whether there is a bar on the standard error stream.
-        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of
-            decision values of five more fits, each without a fifth of the rows, stratified in their
-            order; by fewer of them where a class has fewer rows. A row of weight k is in one fold.
-        warm_start: whether `fit` begins at the solution of the fit before, if that had
-            warm_start=True, too. Solvers that look at single rows go on as by `partial_fit`, newton
-            begins at the weights, and dual solvers at the coefficients, in proportion to C, on the
-            same rows only, else anew. Other classes or columns are refused, and so are solvers that
-            cannot.
 
     Attributes:
         classes_: (k,) class names.
@@ -149,17 +152,9 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
 
     _structure = ("multiclass",)
     multiclass: str = "ovr"
-    steps: int | None = None
-    tol: float | str | None = "auto"
-    sampler: Any = None
-    class_weight: dict | str | None = None
-    random_state: int | np.random.RandomState | None = None
-    progress: bool = False
-    probability: bool = False
-    warm_start: bool = False
 
 
-@estimator
+@estimator("solver C kernel gamma epsilon steps tol sampler random_state progress warm_start")
 class SVMRegressor(SolverParameterMixin, BaseRegressor):
     """A regressor trained by any solver with a loss for real targets.
 
@@ -167,27 +162,10 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
         solver: such as `jaxsvm.sdca(1.0, loss=jaxsvm.losses.eps_insensitive(0.1))`; None: this,
             with a regularised intercept. Or the name of an exact solver of scikit-learn's `SVR`,
             made with `C`, `kernel`, `gamma` and `epsilon`: "decomposition", "smo" or "lasvm".
-        C: of a solver by name, weight of the loss of each row, > 0; None: 1.
-        kernel: of a solver by name: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12",
-            "matern32", "matern52", "rational_quadratic", "cosine", "chi2", "additive_chi2" or
-            "precomputed", or a kernel of jaxsvm; None: "rbf".
-        gamma: of a solver and a kernel by name: "scale" for 1/(d variance of X), "auto" for 1/d, or
-            a number > 0; None: "scale".
         epsilon: of a solver by name, >= 0: insensitivity of the loss max(0, |y - f(x)| - epsilon);
             None: 0.1.
         steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000; one pass for
             `partial_fit`.
-        tol: stop once the residual of the solver is at most this; "auto": 1e-3 if it measures the
-            training set; None: none.
-        sampler: chooses the rows of each step, such as `jaxsvm.samplers.epochs(64)`; None: that of
-            the solver.
-        random_state: int, `RandomState` or None; the seed of the key.
-        progress: whether there is a bar on the standard error stream.
-        warm_start: whether `fit` begins at the solution of the fit before, if that had
-            warm_start=True, too. Solvers that look at single rows go on as by `partial_fit`, newton
-            begins at the weights, and dual solvers at the coefficients, in proportion to C, on the
-            same rows only, else anew. Other classes or columns are refused, and so are solvers that
-            cannot.
 
     Attributes:
         model_: the model of jaxsvm, for `jaxsvm.models.save`.
@@ -205,15 +183,11 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
     """
 
     epsilon: float | None = None
-    steps: int | None = None
-    tol: float | str | None = "auto"
-    sampler: Any = None
-    random_state: int | np.random.RandomState | None = None
-    progress: bool = False
-    warm_start: bool = False
 
-    def _has_free_intercept(self, columns: int) -> bool:
-        solver = self._spec(None).solver
+    @property
+    def _free_intercept(self) -> bool:
+        """Whether the intercept of the solver's model is not regularised."""
+        solver, columns = self._spec(None).solver, self.n_features_in_
         n = columns if self._columns == "rows" else 8
         shape: Any = lambda *size, dtype=np.float32: jax.ShapeDtypeStruct(size, dtype)
         data = Batch(shape(n, columns), shape(n), shape(n, dtype=np.int32), shape(n))
@@ -223,10 +197,8 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
             model = model.inner
         return isinstance(model, Linear | Expansion) and model.bias == "free"
 
-    @available_if(SolverParameterMixin._can_partial_fit)
-    def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    @available_if(can_partial_fit)
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
         """Continue training on more rows, or start: `steps` updates on them, or one pass."""
         first = not hasattr(self, "fit_")
         return self._fit(X, y, sample_weight, reset=first, **self._partial_options(first))

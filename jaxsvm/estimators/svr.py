@@ -12,7 +12,10 @@ from .parameters import estimator
 from .regressor import BaseRegressor
 
 
-@estimator
+@estimator(
+    "kernel degree gamma coef0 tol C epsilon shrinking cache_size verbose max_iter progress "
+    "warm_start"
+)
 class SVR(BaseRegressor, KernelSVM):
     """A kernel SVM for real targets, solved exactly by block decomposition.
 
@@ -20,24 +23,8 @@ class SVR(BaseRegressor, KernelSVM):
     scikit-learn's `SVR`, with its parameters and attributes.
 
     Args:
-        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
-            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
-            jaxsvm, or a function (n, d), (m, d) -> (n, m).
-        degree: of "poly", an integer.
-        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
-        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
-        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0, in
-            units of y.
         C: weight of the loss of each row, > 0.
         epsilon: half the width of the tube without loss, units of y, >= 0.
-        shrinking: accepted without an effect: working sets are chosen from all rows.
-        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
-        verbose: whether there is a bar on the standard error stream, as by `progress`.
-        max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
-        progress: whether there is a bar on the standard error stream.
-        warm_start: whether `fit` begins at the dual coefficients of the fit before, in proportion
-            to C, if that had warm_start=True, too. On other rows it begins anew; other classes or
-            columns are refused.
 
     Attributes:
         support_: (m,) indices of the support vectors, in order.
@@ -62,16 +49,8 @@ class SVR(BaseRegressor, KernelSVM):
         6.0
     """
 
-    tol: float | None = 1e-3
     C: float = 1.0
     epsilon: float = 0.1
-    shrinking: bool = True
-    cache_size: float = 200
-    verbose: bool = False
-    max_iter: int = -1
-    progress: bool = False
-    warm_start: bool = False
-    random_state = None
 
     def _spec(self, rows: Any, previous: object = None, **numbers: Any) -> Spec:
         loss = losses.eps_insensitive(self._number("epsilon", numbers))

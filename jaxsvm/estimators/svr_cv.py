@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import field
+from typing import Any
 
-import numpy as np
-
-from .base import Spec
-from .cross_validation import KernelCV
-from .parameters import set_parameters
+from .cross_validation import GridCV
+from .parameters import estimator
 from .svr import SVR
 
 
-class SVRCV(KernelCV, SVR):
+@estimator(
+    "Cs gammas epsilons kernel degree coef0 cv scoring refit rule tol max_iter random_state memory "
+    "n_jobs verbose"
+)
+class SVRCV(GridCV, SVR):
     """`SVR` with C, gamma and epsilon chosen by cross-validation, by one call of `jaxsvm.select`.
 
         scores_[i, j, f] = score of SVR(C=Cs_[i], gamma=gammas_[j]), trained without fold f, on it
 
     Args:
-        Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
-            them.
-        gammas: of a kernel by name, list of numbers > 0, or how many: the usual values for the
-            training rows, as `kernels.gamma_grid` has them. None: gamma is "scale",
-            1/(d variance of X).
         epsilons: list of values of epsilon, units of y, >= 0; or one, which is not chosen.
-        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
-            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
-            jaxsvm, or a function (n, d), (m, d) -> (n, m).
-        degree: of "poly", an integer.
-        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
         cv: number of folds, in the order of the rows; a splitter of scikit-learn whose test sets
             are disjoint and left out of training once; an iterable of such (train, test); None: 5.
         scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
             stands for rows out of fold; greater is better. Only predictions and decision values are
             there to read. None: R^2.
-        refit: whether a machine is trained on all rows with the numbers chosen.
         rule: "best", or "one_se", the least C and gamma within one standard error of it, then the
             largest epsilon.
         tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0, in
             units of y; of all fits.
-        max_iter: rounds of the solver at most in each fit, >= 1, not steps on pairs as in LIBSVM;
-            -1: 2,000.
-        random_state: int, `RandomState` or None; the seed of the key, of which exact machines draw
-            nothing.
-        memory: bytes of the kernel matrix, > 0, as of `jaxsvm.select`; None: 2 GiB.
-        n_jobs: fits at the same time, in threads; None or -1: the number of processors.
-        verbose: above 0: a bar on the standard error stream.
 
     Attributes:
         C_, gamma_, epsilon_: the numbers chosen.
@@ -79,34 +63,5 @@ class SVRCV(KernelCV, SVR):
         ((2, 2, 3), 1.0)
     """
 
-    def __init__(
-        self,
-        Cs: object = 8,
-        gammas: object = 8,
-        *,
-        epsilons: object = 0.1,
-        kernel: str | Callable = "rbf",
-        degree: int = 3,
-        coef0: float = 0.0,
-        cv: object = None,
-        scoring: object = None,
-        refit: bool = True,
-        rule: str = "best",
-        tol: float | None = 1e-3,
-        max_iter: int = -1,
-        random_state: int | np.random.RandomState | None = None,
-        memory: float | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        set_parameters(self, locals())
-
-    def _axes(self, x: object) -> dict[str, np.ndarray]:
-        axes = super()._axes(x)
-        if np.ndim(self.epsilons) == 0:
-            self.epsilon_, self.epsilons_ = self.epsilons, None
-            return axes
-        return axes | {"epsilon": np.asarray(self.epsilons)}
-
-    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
-        return super()._spec(rows, previous, **{"epsilon": self.epsilons} | numbers)
+    gammas: Any = field(default=8, kw_only=False)
+    epsilons: Any = 0.1

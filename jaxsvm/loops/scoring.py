@@ -45,12 +45,14 @@ class Outcome(NamedTuple):
         return crossfit(columns, place, share, group, "sigmoid", "rest")
 
 
-class ProbabilityScore:
+class ProbabilityScore(NamedTuple):
     """A score that gets a function () -> (m, k) after the values, targets and weights."""
 
-    def share_of(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """The weights of the rows by targets and weights, for these probabilities."""
-        return weight
+    score: Callable
+    share_of: Callable  # (targets, weights) -> weights of the rows for these probabilities
+
+    def __call__(self, *args: object) -> float:
+        return self.score(*args)
 
 
 class Scorer:

@@ -104,7 +104,7 @@ def test_a_search_has_those_of_its_folds(machine, k):
     theirs.fit(x, y, sample_weight=weight)
     np.testing.assert_allclose(made.predict_proba(x), theirs.predict_proba(x), atol=1e-2)
     np.testing.assert_array_equal(
-        made.calibrated_.of_values(made._calibrated_values(x)), made.predict_proba(x)
+        made.calibrated_.of_values(made._class_values(made._scores(x))), made.predict_proba(x)
     )
     isotonic = made.selection_.calibrated("isotonic")
     assert isotonic.classes == tuple(made.classes_)
