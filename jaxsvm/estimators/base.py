@@ -27,10 +27,9 @@ from ..models import Classifier, Expansion, Linear, support_index
 from ..types import Fit, Model, RunState, Sampler, Solver
 from ..wrappers import OneVsOne, multi_output
 from ..wrappers.problems import MaskedState
-from .compact import add_to_intercept, compact, inner_of, on_rows
+from .compact import add_to_intercept, apply, compact, inner_of, on_rows
 from .parameters import divides_rows, is_matrix, may_widen, takes_matrix
 from .preprocess import (
-    apply,
     batch,
     bucket_size,
     copies_in,

@@ -21,8 +21,9 @@ from ..data.from_scipy import is_sparse
 from ..features.landmarks import choice
 from ..kernels import Kernel
 from ..names import LANDMARKS
+from .compact import apply
 from .parameters import estimator, kernel_of
-from .preprocess import apply, make_seed, to_train_dtype, validate
+from .preprocess import make_seed, to_train_dtype, validate
 from .tasks import CallbackSupportMixin, as_task
 
 
