@@ -182,9 +182,14 @@ def padded_width(x: Any) -> int:
     return power_of_two(d) if x.shape[0] <= MANY and d <= 128 else -(-d // 8) * 8
 
 
-def power_of_two(n: int) -> int:
-    """The least power of two of at least n, from 32 on."""
-    return max(32, 1 << (n - 1).bit_length())
+def power_of_two(n: int, least: int = 32) -> int:
+    """The least power of two of at least n, from `least` on."""
+    return max(least, 1 << (n - 1).bit_length())
+
+
+def padded_rows(n: int) -> int:
+    """The rows of the program that trains on n: a power of two, and more finely above 2,048."""
+    return power_of_two(n, 256) if n <= 2048 else bucket_size(n)
 
 
 def pad_columns(x: Any, width: int | None = None) -> Any:
