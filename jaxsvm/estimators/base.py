@@ -20,20 +20,20 @@ from .. import samplers
 from ..checks import caller_stacklevel, check_positive, x64_enabled
 from ..data.from_arrays import check_digits
 from ..data.target_columns import has_columns
+from ..engines.dual_qp import QpSolver
+from ..engines.nu_qp import NuSolver
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..loops.fitting import fit_once
 from ..models import Classifier, Expansion, Linear, support_index
 from ..types import Fit, Model, RunState, Sampler, Solver
-from ..wrappers import OneVsOne, multi_output
+from ..wrappers import OneVsOne, multi_output, one_vs_one
 from ..wrappers.problems import MaskedState
-from .compact import add_to_intercept, compact, inner_of, on_rows
-from .pairs import Pairs
+from .compact import add_to_intercept, apply, compact, inner_of, on_rows
+from .pairs import Pairs, fit_pairs
 from .parameters import RunParameters, divides_rows, is_matrix, may_widen, takes_matrix
 from .preprocess import (
-    apply,
     batch,
-    bucket_size,
     copies_in,
     drop_absent,
     equal_trees,
@@ -42,6 +42,7 @@ from .preprocess import (
     merge_duplicates,
     on_cpu,
     pad_columns,
+    padded_rows,
     to_train_dtype,
     validate,
 )
@@ -214,7 +215,7 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
         x, merge = to_train_dtype(x, weight), merge and targets.value.ndim == 1
         key, factors = targets.key if key is None else key, targets.factors
         rows, copies, group = (merge_duplicates if merge else drop_absent)(x, key, weight)
-        padding = bucket_size(max(len(rows), least)) - len(rows)
+        padding = padded_rows(max(len(rows), least)) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
         copies = np.concatenate([copies, np.zeros(padding)])
         x = x[index][:, index] if self._columns == "rows" else x[index]
@@ -280,7 +281,11 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
             step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
             start = RunState(state, sampler.init(key, data), step, done)
         progress = self.progress or bool(self.verbose)
-        if start is None and not progress and is_one_update(spec, solver):
+        at_once = start is None and not progress and is_one_update(spec, solver)
+        in_pairs = isinstance(solver, one_vs_one) and isinstance(spec.solver, QpSolver | NuSolver)
+        if at_once and in_pairs and now is None:
+            run = fit_pairs(spec.solver, data, len(targets.names or ()), key, plan["tol"])
+        elif at_once:
             run = fit_once(solver, data, key, plan["tol"])
         else:
             plan |= {"state": start, "sampler": sampler, "progress": progress}

@@ -22,9 +22,10 @@ from ..data.target_columns import has_columns
 from ..models import check_values, class_places
 from ..wrappers import one_vs_one, one_vs_rest
 from .base import BaseSVM, Targets, can_partial_fit
+from .compact import apply
 from .pairs import Pairs, values_of_classes
 from .parameters import PerRow, parameters
-from .preprocess import apply, module_of, named
+from .preprocess import module_of, named
 from .tasks import as_task
 
 FOLDS = 5  # of the cross-validation of probabilities, where each class has so many rows

@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..kernels import holds_precomputed
-from ..models import Classifier, Expansion, Linear, Mapped, support_index
-from ..numerics import bucket_size
-from ..types import SparseRows
+from .. import kernels
+from .._node import carried
+from ..kernels import Kernel, holds_precomputed
+from ..models import Classifier, Expansion, Linear, Mapped, decision_values, support_index
+from ..types import Array, SparseRows
 from ..wrappers import OneVsOne, OneVsRest
+from .pairs import Pairs
+from .preprocess import is_sparse, pad_columns, power_of_two, to_train_dtype
+
+SIZES = (256, 4096)  # rows of the programs that predict
+FEW = 2**20  # numbers in all rows of all differences up to which NumPy takes less time
+MANY = 2**28  # the same, from which a program runs for longer than it compiles
+
+
+def _rbf(kernel: kernels.rbf, x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    shift = z[:1].sum(axis=0)  # of rows far from 0 products lose digits
+    x, z = x - shift, z - shift
+    square = lambda a: np.einsum("nd,nd->n", a, a)
+    distance = square(x)[:, None] + square(z) - 2 * (x @ z.T)
+    return np.exp(-np.asarray(kernel.rate) * np.maximum(distance, 0))
+
+
+# the values of kernels of a few rows, in NumPy and float64
+VALUES: dict[type[Kernel], Callable] = {
+    kernels.linear: lambda k, x, z: x @ z.T,
+    kernels.rbf: _rbf,
+    kernels.polynomial: lambda k, x, z: (k.gamma * (x @ z.T) + k.coef0) ** k.degree,
+    kernels.sigmoid: lambda k, x, z: np.tanh(k.gamma * (x @ z.T) + k.coef0),
+}
 
 
 def inner_of(model: object) -> Any:
@@ -75,15 +100,57 @@ def compact(model: object, rows: np.ndarray, d: int | None) -> Any:
     if old_index.ndim > 1:  # each of several models has its own points
         return dataclasses.replace(model, index=jnp.asarray(numbers, jnp.int32))
     points = support_index(model)
-    size = min(bucket_size(len(points)), len(old_index))
-    padded = np.concatenate([points, np.zeros(size - len(points), int)])
-    in_use = np.arange(size) < len(points)
-    x = jax.tree.map(lambda a: np.asarray(a)[padded], model.x)  # by NumPy: nothing is compiled
+    x = jax.tree.map(lambda a: np.asarray(a)[points], model.x)  # by NumPy: nothing is compiled
     if holds_precomputed(model.kernel):
-        x = x[:, padded]
+        x = x[:, points]
     elif d is not None and x.shape[1] > d:
         x = dataclasses.replace(x, columns=d) if isinstance(x, SparseRows) else x[:, :d].copy()
-    coef = np.asarray(model.coef)[..., padded] * in_use
-    index = np.where(in_use, numbers[padded], -1).astype(np.int32)
-    x, coef, index = jax.device_put((x, coef, index))
+    index = numbers[points].astype(np.int32)
+    x, coef, index = jax.device_put((x, np.asarray(model.coef)[..., points], index))
     return dataclasses.replace(model, x=x, coef=coef, index=index)
+
+
+def _is_usual(points: Expansion) -> bool:
+    """Whether there are dense points that all models share, and a kernel of `VALUES` of them."""
+    own = (
+        points.index.ndim - 1,
+        len(points.x.shape) - 2,
+        *map(np.ndim, jax.tree.leaves(points.kernel)),
+    )
+    is_shared = not any(own)
+    return is_shared and type(points.kernel) in VALUES and not isinstance(points.x, SparseRows)
+
+
+def apply(fn: Any, x: Any) -> Any:
+    """The values of a model or a map at checked rows, by few programs whatever their number.
+
+    A few values of the usual kernels are made by NumPy, and more by programs whose numbers of
+    support vectors and columns are powers of two. Rows of JAX stay on their device, with a program
+    for each number of them.
+    """
+    if isinstance(x, jax.Array):
+        return _call(carried(fn), x)
+    x, model = to_train_dtype(x), fn.model if isinstance(fn, Pairs) else fn
+    points = model.inner if isinstance(model, OneVsRest | OneVsOne) else model
+    if not isinstance(points, Expansion) or not _is_usual(points) or is_sparse(x):
+        return decision_values(fn, x, SIZES)
+    z, coef, index = map(np.asarray, (points.x, points.coef, points.index))
+    work = len(x) * z.size
+    if work <= FEW and not isinstance(fn, OneVsOne):
+        values = VALUES[type(points.kernel)](points.kernel, *map(np.float64, (x, z)))
+        return (values @ coef.T + np.asarray(points.b)).astype(x.dtype)
+    if work <= MANY:
+        d, more = power_of_two(x.shape[1]), power_of_two(len(z)) - len(z)
+        x, z = pad_columns(x, d), np.pad(z, ((0, more), (0, d - z.shape[1])))
+        coef = np.pad(coef, [(0, 0)] * (coef.ndim - 1) + [(0, more)])
+        index = np.pad(index, (0, more), constant_values=-1)
+        parts: dict[str, Any] = {"x": z, "coef": coef, "index": index}
+        new: Any = dataclasses.replace(points, **parts)
+        new = new if points is model else dataclasses.replace(model, inner=new)
+        fn = new if model is fn else Pairs(new)
+    return decision_values(fn, x, SIZES)
+
+
+@jax.jit
+def _call(fn: Callable, x: Any) -> Array:
+    return fn(x)

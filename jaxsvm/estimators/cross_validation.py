@@ -174,7 +174,7 @@ class GridCV(BaseSVM):
         """Fit probabilities to the decision values of the search."""
         self.calibrated_ = self.selection_.calibrated()
 
-    def _score_of_fold(self, targets: Targets, scorer: Callable | None) -> ProbabilityScore:
+    def _score_of_fold(self, targets: Targets, scorer: Callable | None) -> Any:
         """The score of a fold as `select` calls it: less is better."""
         names, factors = targets.names, np.ones(1)
         if names is not None:  # class weights are none of the score

@@ -20,8 +20,9 @@ from ..data import dataset
 from ..features.landmarks import choice
 from ..kernels import Kernel
 from ..names import LANDMARKS
+from .compact import apply
 from .parameters import KernelParameters, estimator, kernel_of, parameters
-from .preprocess import apply, make_seed, to_train_dtype, validate
+from .preprocess import make_seed, to_train_dtype, validate
 from .tasks import CallbackSupportMixin, as_task
 
 

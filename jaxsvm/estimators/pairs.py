@@ -11,9 +11,15 @@ import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..checks import is_sparse
-from ..numerics import dot
-from ..types import Array
+from ..kernels import holds_precomputed
+from ..loops.checks import adapted
+from ..loops.fitting import Inputs, placed, run_once
+from ..numerics import accum_dtype, dot
+from ..types import STEPS, Array, Batch, Curve, Fit, RunState
 from ..wrappers import OneVsOne
+from .preprocess import power_of_two
+
+LANES, FEW = 32, 64  # of more than 64 pairs 32 are trained at a time
 
 
 @jax.tree_util.register_dataclass
@@ -74,3 +80,66 @@ def pair_coef(coef: Any, vectors: Any, counts: np.ndarray) -> Any:
     pairs = zip(*np.triu_indices(len(counts), 1), strict=True)
     dense = np.concatenate([product(b - 1, a) + product(a, b) for a, b in pairs])
     return type(vectors)(dense) if is_sparse(vectors) else dense
+
+
+def fit_pairs(solver: Any, data: Batch, k: int, key: Array, tol: object) -> Fit:
+    """The run of `one_vs_one` by an exact solver with a kernel, each pair on rows of its own.
+
+    Programs depend on the rows of the largest pair, not on the number of classes. A few pairs are
+    trained one after the other, by the program of two classes.
+    """
+    solver, sampler, limit = adapted(solver, None, tol, accum_dtype(data.x))
+    inputs = placed(solver, sampler, None, data, False)
+    y, live = np.asarray(data.y), np.asarray(data.weight) > 0
+    of_class = [np.flatnonzero(live & (y == c)) for c in range(k)]
+    first, second = np.triu_indices(k, 1)
+    rows = [np.concatenate([of_class[c] for c in pair]) for pair in zip(first, second, strict=True)]
+    width = LANES if len(rows) > FEW else 1
+    size = power_of_two(max(map(len, rows)), 256 if width == 1 else 32)
+    on_host = jax.tree.map(np.asarray, (inputs.data, inputs.x))
+    coef, ends = np.zeros((len(rows), len(y)), accum_dtype(data.x)), []
+    for start in range(0, len(rows), width):
+        numbers = np.minimum(np.arange(start, start + width), len(rows) - 1)
+        index, lengths = np.zeros((width, size), np.int32), [len(rows[i]) for i in numbers]
+        for places, i, length in zip(index, numbers, lengths, strict=True):
+            places[:length] = rows[i]
+        pairs, x = jax.tree.map(lambda a, index=index: a[index], on_host)
+        if holds_precomputed(solver.kernel):
+            x = np.take_along_axis(x, index[:, None], axis=2)
+            pairs = pairs._replace(x=x)
+        labels = np.where(pairs.y == first[numbers, None], 1, -1).astype(y.dtype)
+        weight = pairs.weight * (np.arange(size) < np.array(lengths)[:, None])
+        number = np.broadcast_to(np.arange(size, dtype=np.int32), index.shape)
+        pairs = pairs._replace(y=labels, index=number, weight=weight)
+        run = run_pair if width == 1 else run_lanes
+        model, *end = jax.tree.map(np.asarray, run(inputs._replace(data=pairs, x=x), key, limit))
+        for i, values in zip(numbers, model.coef, strict=True):
+            coef[i, rows[i]] = values[: len(rows[i])]
+        ends.append((model.b, *end))
+    b, row, done, finite = jax.tree.map(lambda *a: np.concatenate(a)[: len(rows)], *ends)
+    parts = {"x": data.x, "coef": coef, "b": b, "index": np.arange(len(y), dtype=np.int32)}
+    shared = dataclasses.replace(jax.tree.map(lambda a: a[0], model), **parts)
+    stacked = [False] * len(jax.tree.leaves((shared.kernel, shared.x))) + [True, True, False]
+    ends_of = row.step[0], row.loss.mean(), row.residual.max(), row.support.sum(), row.evals.sum()
+    one_row: Any = [*map(np.atleast_1d, ends_of), None]
+    state = RunState((), (), row.step[0], done.all())
+    of_all = OneVsOne(shared, (*stacked,), k)
+    return Fit(of_all, state, Curve(*one_row), limit, finite.all(), jnp.asarray(STEPS, jnp.int32))
+
+
+def run_pair(inputs: Inputs, key: Array, limit: object) -> tuple:
+    """The end of the run of one pair, by the program of a machine of two classes."""
+    data, x = jax.tree.map(lambda a: a[0], (inputs.data, inputs.x))
+    state, row, model, finite = run_once(inputs._replace(data=data, x=x), key, limit)
+    return jax.tree.map(lambda a: np.asarray(a)[None], (model, row, state.done, finite))
+
+
+@jax.jit
+def run_lanes(inputs: Inputs, key: Array, limit: object) -> tuple:
+    """The ends of the runs of several pairs, whose rows have a leading axis."""
+
+    def run(data: Batch, x: Any) -> tuple:
+        state, row, model, finite = run_once(inputs._replace(data=data, x=x), key, limit)
+        return model, row, state.done, finite
+
+    return jax.vmap(run)(inputs.data, inputs.x)

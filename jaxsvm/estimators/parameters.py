@@ -188,7 +188,8 @@ def may_widen(kernel: object) -> bool:
 
 def takes_matrix(node: object) -> bool:
     """Whether a kernel, or one of a solver, is a precomputed kernel."""
-    return any(isinstance(part, kernels.precomputed) for part in nodes_in(node))
+    by_name = isinstance(node, str | None)
+    return not by_name and any(isinstance(part, kernels.precomputed) for part in nodes_in(node))
 
 
 def spaces_of(node: object) -> list:

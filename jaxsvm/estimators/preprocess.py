@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -16,16 +15,14 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from .._node import carried
 from ..checks import is_sparse, x64_enabled
 from ..data.from_arrays import check_finite, checked_batch
-from ..models import decision_values
 from ..models.frames import is_frame
 from ..numerics import bucket_size
-from ..types import Array, Batch
+from ..types import Batch
 
 FLOATS = [np.float64, np.float32]
-SIZES = (256, 4096)  # rows of the programs that predict
+MANY = 4096  # rows from which programs are of about their size
 
 
 def validate(estimator: Any, X: Any, *y: ArrayLike, **options: Any) -> Any:
@@ -175,9 +172,29 @@ def copies_in(weight: np.ndarray) -> int:
     return int(np.where(weight == np.rint(weight), weight, 1.0).sum())
 
 
-def pad_columns(x: Any) -> Any:
-    """The rows with columns of zeros appended, up to a multiple of 8."""
-    d = -(-x.shape[1] // 8) * 8
+def padded_width(x: Any) -> int:
+    """The columns of the program that trains on these rows.
+
+    Few rows have a multiple of 32, so that few sizes exist. More rows are trained on for longer
+    than their program compiles.
+    """
+    d = x.shape[1]
+    return power_of_two(d) if x.shape[0] <= MANY and d <= 128 else -(-d // 8) * 8
+
+
+def power_of_two(n: int, least: int = 32) -> int:
+    """The least power of two of at least n, from `least` on."""
+    return max(least, 1 << (n - 1).bit_length())
+
+
+def padded_rows(n: int) -> int:
+    """The rows of the program that trains on n: a power of two, and more finely above 2,048."""
+    return power_of_two(n, 256) if n <= 2048 else bucket_size(n)
+
+
+def pad_columns(x: Any, width: int | None = None) -> Any:
+    """The rows with columns of zeros appended, up to `width`; None: as of `padded_width`."""
+    d = padded_width(x) if width is None else width
     if not is_sparse(x):
         padded = np.zeros((x.shape[0], d), x.dtype)
         padded[:, : x.shape[1]] = x
@@ -215,21 +232,6 @@ def batch(
         rows = dataclasses.replace(rows, index=pad(rows.index), value=pad(rows.value))
         data = data._replace(x=rows)
     return data
-
-
-def apply(fn: Any, x: Any) -> Any:
-    """The values of a model or a map at checked rows, by two programs whatever their number.
-
-    Rows of JAX stay on their device, with a program for each number of them.
-    """
-    if isinstance(x, jax.Array):
-        return _call(carried(fn), x)
-    return decision_values(fn, to_train_dtype(x), SIZES)
-
-
-@jax.jit
-def _call(fn: Callable, x: object) -> Array:
-    return fn(x)
 
 
 def equal_trees(one: object, other: object) -> bool:
