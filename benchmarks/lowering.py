@@ -12,6 +12,8 @@ round_reductions   those of them that end a fusion: reductions, products, scatte
 round_reads        those of them that read at a single place: dynamic slices, and gathers of one row or number
 gathers, scatters, sorts, custom_calls   of the whole update, each call counted
 dots               products of the whole update, as depth of loops: shapes
+kernels            what XLA compiles for this CPU, of the whole update: fusions and other operations, a small loop as one.
+                   Compilation takes some 12 milliseconds for each
 
 A program that calls the host cannot be lowered so, and ends the script with an error.
 """
@@ -19,6 +21,7 @@ A program that calls the host cannot be lowered so, and ends the script with an 
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -29,6 +32,8 @@ import scipy.sparse
 
 import jaxsvm
 from jaxsvm import features, kernels
+from jaxsvm._node import cast
+from jaxsvm.loops.fitting import placed, run_once
 
 from . import common
 
@@ -36,6 +41,7 @@ KEY, RBF = jax.random.key(0), kernels.rbf(gamma=0.05)
 COLUMNS = 20
 FREE = {"constant", "return", "reshape", "broadcast_in_dim", "iota", "optimization_barrier"}
 SORTS = {"sort", "top_k"}
+COMPILED_FREE = {"parameter", "constant", "get-tuple-element", "bitcast", "tuple", "copy", "custom-call", "while", "conditional"}
 ENDS = SORTS | {"reduce", "reduce_window", "dot_general", "scatter", "cholesky", "triangular_solve", "custom_call"}
 BRANCHES = {"stablehlo.case", "stablehlo.if"}
 
@@ -69,6 +75,18 @@ def problems(n: int, count: int) -> tuple:
     return jax.vmap(solve, (0, None)), np.logspace(-2, 2, count).astype(np.float32), data
 
 
+def one_fit(solver: Any, data: jaxsvm.Batch) -> tuple:
+    """The whole fit of an estimator."""
+    solver = cast(solver, np.float32)
+    return run_once, placed(solver, solver.sampler, None, data, False), KEY
+
+
+def machine(data: jaxsvm.Batch) -> Any:
+    """A kernel machine, not trained."""
+    solver = jaxsvm.decomposition(1.0, RBF)
+    return solver.model(solver.init(KEY, data), data)
+
+
 def landmarks() -> tuple:
     """The map of 512 landmarks, and a block of rows."""
     phi = features.nystrom(KEY, RBF, rows(1024).x, landmarks=512)
@@ -80,6 +98,10 @@ PROGRAMS = {
     "decomposition, blocks": (4096, WHOLE, lambda n: update(jaxsvm.decomposition(1.0, RBF), rows(n))),
     "decomposition, whole matrix": (1024, WHOLE, lambda n: update(jaxsvm.decomposition(1.0, RBF), rows(n))),
     "decomposition, 64 problems": (512, WHOLE, lambda n: problems(n, 64)),
+    "SVC": (512, WHOLE, lambda n: one_fit(jaxsvm.decomposition(1.0, RBF), rows(n))),
+    "SVC, blocks": (3072, WHOLE, lambda n: one_fit(jaxsvm.decomposition(1.0, RBF), rows(n))),
+    "LinearSVC": (512, WHOLE, lambda n: one_fit(jaxsvm.machines.newton_by_C(1.0, bias="feature"), rows(n))),
+    "prediction": (256, "all rows", lambda n: (lambda model, x: model(x), machine(rows(n)), rows(n).x)),
     "smo": (4096, ONE, lambda n: update(jaxsvm.smo(1.0, RBF), rows(n), 1)),
     "sdca, kernel": (4096, ONE, lambda n: update(jaxsvm.sdca(1.0, RBF), rows(n), 1)),
     "dual_descent, dense": (4096, WHOLE, lambda n: update(jaxsvm.dual_descent(1.0), rows(n))),
@@ -165,11 +187,33 @@ def count(function: Any, *arguments: Any) -> dict[str, Any]:
     }
 
 
+def count_kernels(function: Any, *arguments: Any, options: dict | None = None) -> int:
+    """The column "kernels" of a program, compiled with these options."""
+    text = jax.jit(function).lower(*arguments).compile(options).as_text()
+    lines = {}
+    for name, body in re.findall(r"^(?:ENTRY )?%([\w.\-]+) .*{\n((?: .*\n)*)", text, re.MULTILINE):
+        lines[name] = body.splitlines()
+
+    def of(name: str) -> int:
+        total = 0
+        for line in lines[name]:
+            (operation,) = re.findall(r" = (?:\(.*?\)|\S+) ([\w\-]+)\(", line)[:1] or [""]
+            inner = re.findall(r"(?:body|condition|(?:true|false)_computation)=%([\w.\-]+)", line)
+            for branches in re.findall(r"branch_computations={(.*?)}", line):
+                inner += re.findall(r"%([\w.\-]+)", branches)
+            total += (operation not in COMPILED_FREE) + sum(map(of, inner))
+        return total
+
+    return of(re.search(r"^ENTRY %([\w.\-]+)", text, re.MULTILINE)[1])
+
+
 def main() -> None:
     """The table."""
     table = []
     for name, (n, steps, make) in PROGRAMS.items():
-        table.append({"program": name, "rows": n, "update": steps, **count(*make(n)), "jax": jax.__version__})
+        made = make(n)
+        row = {"program": name, "rows": n, "update": steps, **count(*made), "kernels": count_kernels(*made)}
+        table.append(row | {"jax": jax.__version__})
     common.write("lowering", table)
 
 

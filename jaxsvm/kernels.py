@@ -420,8 +420,8 @@ class rbf(_OfDistances):
 
     def value(self, distance: Array) -> Array:
         # 1 at distance 0, also where gamma is infinite in float32
-        exponent = -distance if self.by_column else -self.rate * distance
-        return jnp.where(distance == 0, 1, jnp.exp(exponent))
+        exponent = distance if self.by_column else self.rate * distance
+        return jnp.where(distance == 0, 1, jnp.exp(-exponent))
 
 
 @node

@@ -42,7 +42,7 @@ FAULTS = (
     Fault("folds", "data/fold_numbers.py", "    fold[order] = np.arange(n) % k",
           "    fold[order] = np.minimum(np.arange(n) % (k + 1), k - 1)",
           "last fold twice as large", "tests/data/test_folds.py"),
-    Fault("cache", "engines/kernel_cache.py", 'rows.slot.at[jnp.where(evicted, old_owner, n)].set(-1, mode="drop")', "rows.slot",
+    Fault("cache", "engines/kernel_cache.py", "jnp.where(evicted, old_owner, n)", "jnp.full_like(old_owner, n)",
           "evicted kernel rows stay in the index", f"{CAMPAIGN} -k small_cache"),
     Fault("pairs", "wrappers/multiclass.py", "places = jnp.ones((), dtype), np.triu_indices(self.classes, 1)",
           "places = jnp.ones((), dtype), np.tril_indices(self.classes, -1)[::-1]",

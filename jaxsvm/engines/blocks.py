@@ -17,7 +17,7 @@ from jax import lax
 
 from ..checks import check_whole
 from ..kernels import holds_precomputed, matvec
-from ..numerics import dot, top_k_index, two_sum
+from ..numerics import dot, fold, top_k_index, two_sum
 from ..types import Array, Batch, state_class
 from . import kernel_cache, whole_matrix
 from .dual_qp import (
@@ -37,6 +37,8 @@ from .smo_step import solve
 
 BLOCK = 512  # rows that steps on pairs are made on
 MAX_SET = 8 * BLOCK  # rows of the largest working set that is chosen without an argument
+# of writes at indices of [0, n), which then are no kernel of their own
+KNOWN: Any = {"mode": "promise_in_bounds", "wrap_negative_indices": False}
 MEMORY = 2**29  # bytes of cached kernel rows, without an argument
 
 
@@ -97,7 +99,7 @@ def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
     lowest = jnp.finfo(dual.grad.dtype).min
 
     def top_unselected(score, selected, number):
-        score = jnp.maximum(score, lowest).at[selected].set(-jnp.inf, mode="promise_in_bounds")
+        score = jnp.maximum(score, lowest).at[selected].set(-jnp.inf, **KNOWN)
         return top_k_index(score, number)
 
     up, down = gain_up(dual), -gain_down(dual)
@@ -106,7 +108,8 @@ def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
     for i, score in enumerate(lists):
         number = (size - selected.shape[0]) // (len(lists) - i)
         selected = jnp.concatenate([selected, top_unselected(score, selected, number)])
-    return jnp.concatenate([selected[retained.shape[0] :], retained])
+    # the barrier keeps XLA from joining the rows once for each use
+    return lax.optimization_barrier(jnp.concatenate([selected[retained.shape[0] :], retained]))
 
 
 def working_set_step(task: Task, by_blocks: bool, progress: Progress) -> Progress:
@@ -123,10 +126,10 @@ def working_set_step(task: Task, by_blocks: bool, progress: Progress) -> Progres
     kernel = task.qp.kernel
     gram = kernel.gram(task.x, working)
     gram = gram if l2 is None else gram + jnp.diag(own.bounds.l2)
-    tol = jnp.maximum(0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0)
+    tol = 0.3 * jnp.maximum(progress.residual.kkt / 3, task.tol if task.stop == "kkt" else 0)
     if by_blocks:
         rows = at_working(state.weight), at_working(task.y)
-        coef, sum_error = solve_by_blocks(task, gram, own, rows, state.sum_error, tol)
+        coef, sum_error = solve_by_blocks(task, gram, own, rows, progress, tol)
     else:
         solved = solve(gram, own, state.sum_error, tol, task.bias, 100 * size)
         coef, sum_error = solved.dual.coef, solved.sum_error
@@ -137,14 +140,14 @@ def working_set_step(task: Task, by_blocks: bool, progress: Progress) -> Progres
     grad, compensation, cache = kernel_cache.subtract(*sums, kernel, task.x, working, change)
     if l2 is not None:
         grad = grad.at[working].add(-own.bounds.l2 * change, mode="promise_in_bounds")
-    new_coef = state.coef.at[..., working].set(coef, mode="promise_in_bounds")
+    new_coef = state.coef.at[..., working].set(coef, **KNOWN)
     state = DualState(new_coef, grad, compensation, sum_error, state.weight)
     if by_blocks:  # free rows first: they change in the next working set too
         free = (coef > own.bounds.low) & (coef < own.bounds.high)
         free = free if free.ndim == 1 else jnp.any(free, axis=0)
-        working = working[jnp.argsort(~free, stable=True)]
+        working = working[top_k_index(free.astype(change.dtype), size)]
     residual = task.residual(state)
-    idle = count_idle(progress.idle, residual, jnp.any(parts_change != 0))
+    idle = count_idle(progress.idle, residual, any_change(parts_change))
     new = DecompositionState(state, working, residual.value)
     return Progress(new, residual, cache, idle, progress.rounds + 1)
 
@@ -175,17 +178,15 @@ def update(
         limits: working_set, memory and rounds, as of `decomposition`.
     """
     n, (working_set, memory, rounds) = y.shape[0], limits
-    most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
     is_given = holds_precomputed(qp.kernel)
     most_rows = whole_matrix.MAX_GIVEN if is_given else whole_matrix.MAX_ROWS
     limit = 2**31 if memory is None else memory
     if working_set is None and whole_matrix.fits(x, limit, most_rows):
-        per_round = 100 * n  # as many as a block of n rows may take
-        steps = jnp.minimum(most, (2**31 - 1) // per_round) * per_round
-        own = qp, tol, steps, state.dual, y
+        own = qp, tol, jnp.asarray(rounds, y.dtype), state.dual, y
         dual, residual, _ = whole_matrix.make_solver(stop, bias)((qp.kernel, x), own)
         evals = jnp.asarray(float(n * n), y.dtype)
         return state._replace(dual=dual, residual=residual), evals
+    most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
     cache_memory = MEMORY if memory is None else memory
     solve_sets = make_solver(stop, bias, cache_memory, by_blocks=working_set is None)
     new, rows_computed = solve_sets(qp, tol, most, state, x, y)
@@ -247,6 +248,11 @@ def max_rows(n: int, size: int, by_blocks: bool) -> int:
     return max((limit - 1) // n, size + 1)
 
 
+def any_change(change: Array) -> Array:
+    """Whether any coefficient changed, ()."""
+    return fold((jnp.maximum, jnp.abs(change).reshape(-1)))[0] > 0
+
+
 class Blocks(NamedTuple):
     """What the solution of a working set by blocks carries from block to block."""
 
@@ -261,7 +267,7 @@ class Blocks(NamedTuple):
 
 @jax.named_scope("solve_by_blocks")
 def solve_by_blocks(
-    task: Task, gram: Array, start: Dual, rows: tuple, sum_error: Array, tol: Array
+    task: Task, gram: Array, start: Dual, rows: tuple, progress: Progress, tol: Array
 ) -> tuple[Array, Array]:
     """The solution on a working set of m rows by blocks of them, with its kernel matrix.
 
@@ -270,7 +276,7 @@ def solve_by_blocks(
         gram: (m, m) kernel, with l2 added on the diagonal.
         start: the dual of the working set.
         rows: weights and targets of its rows, (m,) each.
-        sum_error: as of `smo_step.solve`.
+        progress: of all rows; its violation is that of the set, too, which holds the rows of it.
         tol: () largest violation in the working set at the end.
 
     Returns:
@@ -288,23 +294,24 @@ def solve_by_blocks(
         block = select_working_set(dual, at.block[: BLOCK // 2], BLOCK)
         own = jax.tree.map(lambda a: a.at[..., block].get(mode="promise_in_bounds"), dual)
         own_rows = gram.at[block].get(mode="promise_in_bounds")
-        block_tol = jnp.maximum(0.1 * at.residual.kkt, 0.3 * tol)
+        block_tol = 0.3 * jnp.maximum(at.residual.kkt / 3, tol)
         own_gram = own_rows.at[:, block].get(mode="promise_in_bounds")
         solved = solve(own_gram, own, at.sum_error, block_tol, task.bias, 100 * BLOCK)
         change = solved.dual.coef - own.coef
         total_change = change if change.ndim == 1 else jnp.sum(change, axis=0)
         grad, compensation = two_sum(at.dual.grad, at.compensation, -dot(total_change, own_rows))
-        coef = dual.coef.at[..., block].set(solved.dual.coef, mode="promise_in_bounds")
+        coef = dual.coef.at[..., block].set(solved.dual.coef, **KNOWN)
         dual = dual._replace(coef=coef, grad=grad)
         residual = residual_of(dual._replace(grad=grad + compensation))
-        idle = count_idle(at.idle, residual, jnp.any(change != 0))
+        idle = count_idle(at.idle, residual, any_change(change))
         return Blocks(dual, compensation, solved.sum_error, block, residual, idle, at.rounds + 1)
 
     zero = jnp.zeros((), jnp.int32)
     block = lax.iota(jnp.int32, BLOCK)
     none = jnp.zeros_like(start.grad)
     idle = never_idle(none.dtype)
-    begin = Blocks(start, none, sum_error, block, residual_of(start), idle, zero)
+    sum_error = progress.state.dual.sum_error
+    begin = Blocks(start, none, sum_error, block, progress.residual, idle, zero)
     end = lax.while_loop(should_continue, solve_next, begin)
     return end.dual.coef, end.sum_error
 

@@ -29,14 +29,12 @@ from ..losses import hinge
 from ..models import Expansion, expansion
 from ..numerics import (
     accum_dtype,
-    count,
     fast_max,
     fast_min,
+    fold,
     index_row,
     is_traced,
-    map_shards,
-    rounding_of_sums,
-    shards,
+    rounding_of,
     two_sum,
 )
 from ..types import (
@@ -189,13 +187,14 @@ def step_info(
     """The step information of a step between two states `(before, after)`."""
     before, after = (qp.dual(state, x, y) for state in states)
     score, weight = scores(before, y, intercept(before, bias)), states[0].weight
+    sums = weight * qp.loss.value(score, y), weight, (after.coef != 0).astype(jnp.int32)
+    total, weights, support = fold(*((jnp.add, a) for a in sums))
     return Info(
-        loss=jnp.sum(weight * qp.loss.value(score, y))
-        / jnp.maximum(jnp.sum(weight), jnp.finfo(y.dtype).tiny),
+        loss=total / jnp.maximum(weights, jnp.finfo(y.dtype).tiny),
         residual=residual,
         progress=dual_gain(before, after),
         index=jnp.where(after.coef != before.coef, jnp.arange(y.shape[0], dtype=jnp.int32), -1),
-        support=count(after.coef != 0),
+        support=support,
         evals=evals,
     )
 
@@ -230,7 +229,11 @@ def violation(dual: Dual, bias: str) -> Array:
     With a free bias LIBSVM's max gain_up - min gain_down; without one the largest |projected
     derivative|.
     """
-    up, down = fast_max(gain_up(dual)), fast_min(gain_down(dual))
+    return violation_of(fast_max(gain_up(dual)), fast_min(gain_down(dual)), bias)
+
+
+def violation_of(up: Array, down: Array, bias: str) -> Array:
+    """The violation by the largest gain_up and the smallest gain_down, () each."""
     return jnp.maximum(up - down if bias == "free" else jnp.maximum(up, -down), 0)
 
 
@@ -238,41 +241,31 @@ def violation(dual: Dual, bias: str) -> Array:
 def intercept(dual: Dual, bias: str) -> Array:
     """The bias b () by the optimality conditions, without derivatives.
 
-    It is the mean over free coefficients, else the midpoint of its interval.
+    It is the mean over free coefficients, else the midpoint of its interval. Bounds are rounded, so
+    that sum_i coef_i = 0 is known to the rounding of its terms only. Where all free coefficients
+    are so near to an end, as one is that makes up for it, none counts as free.
     """
     coef, grad, bounds, _ = dual = lax.stop_gradient(dual)
     if bias != "free":
         return jnp.zeros((), grad.dtype)
-    on_low, on_high, on_zero = at_bound(coef, bounds)
-    free = ~(on_low | on_high | on_zero)
+    free = ~functools.reduce(jnp.logical_or, at_bound(coef, bounds))
     value = grad if bounds.l1 is None else grad - bounds.l1 * jnp.sign(coef)
-    dual = dual._replace(coef=jnp.where(on_low, bounds.low, jnp.where(on_high, bounds.high, coef)))
-    gains = gain_up(dual), gain_down(dual)
-    number, total, rounding, up, down = _free_and_extremes(free, value, *gains)
+    end = jnp.where(coef - bounds.low <= bounds.high - coef, bounds.low, bounds.high)
+    if bounds.l1 is not None:
+        end = jnp.where((bounds.l1 > 0) & (jnp.abs(coef) <= jnp.abs(coef - end)), 0, end)
+    dual = dual._replace(coef=end)
+    number, total, size, farthest, up, down = fold(
+        (jnp.add, free.astype(value.dtype)),
+        (jnp.add, jnp.where(free, value, 0)),
+        (jnp.add, jnp.abs(coef)),
+        (jnp.maximum, jnp.where(free, jnp.abs(coef - end), 0)),
+        (jnp.maximum, gain_up(dual)),
+        (jnp.minimum, gain_down(dual)),
+    )
     ends = jnp.where(jnp.isfinite(up), jnp.where(jnp.isfinite(down), (up + down) / 2, up), down)
     ends = jnp.where(jnp.isfinite(ends), ends, 0)  # no row of positive weight
-    return jnp.where(number > 0, (total + rounding) / jnp.maximum(number, 1), ends)
-
-
-def _free_and_extremes(free: Array, value: Array, up: Array, down: Array) -> tuple[Array, ...]:
-    """The number of free rows, the sum of their values with its rounding error, max up, min down.
-
-    One loop over the rows, as each reduction of its own takes time to compile. What it leaves of
-    each shard is reduced by columns, as XLA's partitioner would gather it.
-    """
-    if shards(free.shape[0]) > 1:
-        *sums, up, down = map_shards(_free_and_extremes, free, value, up, down)
-        return *map(jnp.sum, sums), jnp.max(up), jnp.min(down)
-
-    def add(first, second):
-        number, total, rounding, up, down = (*zip(first, second, strict=True),)
-        sum_, error = two_sum(total[0], rounding[0] + rounding[1], total[1])
-        return number[0] + number[1], sum_, error, jnp.maximum(*up), jnp.minimum(*down)
-
-    zero, infinite = jnp.zeros((), value.dtype), jnp.full((), jnp.inf, value.dtype)
-    number, total = free.astype(value.dtype), jnp.where(free, value, 0)
-    columns = number, total, jnp.zeros_like(total), up, down
-    return lax.reduce(columns, (zero, zero, zero, -infinite, infinite), add, (0,))
+    is_free = farthest > jnp.finfo(coef.dtype).eps * size
+    return jnp.where(is_free, total / jnp.maximum(number, 1), ends)
 
 
 def scores(dual: Dual, y: Array, b: Array) -> Array:
@@ -347,7 +340,10 @@ def residual_of(
         bias: "free" or "none".
         tol: () the residual that was asked for.
     """
-    kkt, rounding = violation(dual, bias), rounding_of_sums(dual.coef, dual.diag)
+    coef, diag = dual.coef, jnp.abs(dual.diag)
+    columns = (jnp.maximum, gain_up(dual)), (jnp.minimum, gain_down(dual)), (jnp.maximum, diag)
+    up, down, largest, square = fold(*columns, (jnp.add, coef * diag * coef))
+    kkt, rounding = violation_of(up, down, bias), rounding_of(largest, square)
     if stop == "gap":
         gap, primal = relative_gap(dual, y, C, loss, bias)
         share = jnp.sum(jnp.abs(dual.coef)) / jnp.where(primal > 0, primal, 1)

@@ -5,14 +5,14 @@ It is for solvers that choose their own rows.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from ..kernels import Kernel
-from ..numerics import accum_dtype, count, index_row, two_sum
+from ..numerics import accum_dtype, count, fold, index_row, top_k_index, two_sum
 from ..types import Array
 
 
@@ -55,46 +55,47 @@ def empty(x: Array, slots: int) -> Rows:
     return Rows(value, minus_ones(n), minus_ones(slots), zeros(), zeros())
 
 
-def alternate_signs(mask: Array, by: Array) -> tuple[Array, Array]:
-    """The order with the true entries of (q,) first, those of positive and negative `by` in turns.
+def alternate_signs(group: Array, by: Array) -> tuple[Array, Array, Array]:
+    """The order with group 0 first, then group 1, each with positive and negative `by` in turns.
 
     In a sum of similar rows neighbours then cancel, so that partial sums and their rounding errors
-    stay small.
+    stay small. It takes one sort and arithmetic, as cumulative sums take longer to compile.
 
     Args:
-        mask: (q,) bool.
+        group: (q,) int32, 0 or 1; 2 for entries that come last.
         by: (q,) the coefficients of the sum.
 
     Returns:
-        Indices (q,) int32 and the number of true entries.
+        Indices (q,) int32, and the numbers of entries of group 0 and of group 1.
     """
-    positive, negative = mask & (by > 0), mask & (by <= 0)
-    # Sort keys: even numbers for positive entries, odd ones for negative, the largest for others.
-    rank = lambda side: 2 * jnp.cumsum(side.astype(jnp.int32))
-    largest = 2 * mask.shape[0] + 2
-    key = jnp.where(positive, rank(positive), jnp.where(negative, rank(negative) + 1, largest))
-    return jnp.argsort(key).astype(jnp.int32), count(mask)
+    kind = 2 * group + jnp.where(by > 0, 0, 1)
+    order = top_k_index(-jnp.minimum(kind, 4).astype(by.dtype), len(by))
+    n_first, n_second = fold(*((jnp.add, (group == k).astype(jnp.int32)) for k in range(2)))
+    t = lax.iota(jnp.int32, len(by))
+    start, size = jnp.where(t < n_first, 0, n_first), jnp.where(t < n_first, n_first, n_second)
+    # of each group one from the front, one from the back
+    half, is_odd = (t - start) // 2, (t - start) & 1 == 1
+    place = jnp.where(t < n_first + n_second, start + jnp.where(is_odd, size - 1 - half, half), t)
+    return order.at[place].get(mode="promise_in_bounds"), n_first, n_second
 
 
 @jax.named_scope("subtract_rows")
 def subtract_cached(
-    total: Array, compensation: Array, rows: Rows, index: Array, by: Array
+    total: Array, compensation: Array, value: Array, slot: Array, by: Array, number: Array
 ) -> tuple[Array, Array]:
-    """total - sum_k by_k row(index_k) over the cached rows, as `subtract`."""
-    slot_of = rows.slot[index]
-    order, n_cached = alternate_signs((by != 0) & (slot_of >= 0), by)
-    # Padding reads a cached row, times 0.
-    slot = jnp.pad(slot_of[order], (0, GROUP))
-    slot = jnp.where(lax.iota(jnp.int32, slot.shape[0]) < n_cached, slot, slot[0])
-    cached_by = _reorder(by, order, n_cached, GROUP)
+    """total - sum_k by_k value(slot_k) over the first `number` rows of the cache, as `subtract`."""
 
-    def subtract_group(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Subtract the next rows of the cache."""
-        entries = [k * GROUP + u for u in range(GROUP)]
-        row = lambda i: index_row(rows.value, index_row(slot, i))
-        return two_sum(*sums, _minus_sum([index_row(cached_by, i) * row(i) for i in entries]))
+    def subtract_group(at: tuple[Array, Any]) -> tuple[Array, Any]:
+        """Subtract the next rows; behind the last one its row is read again, times 0."""
+        first, (total, compensation) = at
+        entries = [jnp.minimum(first + u, number - 1) for u in range(GROUP)]
+        factor = lambda u: jnp.where(first + u < number, index_row(by, entries[u]), 0)
+        row = lambda u: index_row(value, index_row(slot, entries[u]))
+        terms = [factor(u) * row(u) for u in range(GROUP)]
+        return first + GROUP, two_sum(total, compensation, _minus_sum(terms))
 
-    return lax.fori_loop(0, -(-n_cached // GROUP), subtract_group, (total, compensation))
+    begin = jnp.zeros((), jnp.int32), (total, compensation)
+    return lax.while_loop(lambda at: at[0] < number, subtract_group, begin)[1]
 
 
 def subtract(
@@ -123,28 +124,32 @@ def subtract(
     Returns:
         The new total (n,), its rounding errors (n,), and the cache.
     """
-    slot_of = rows.slot[index]
-    sums = subtract_cached(total, compensation, rows, index, by)
-    order, n_missing = alternate_signs((by != 0) & (slot_of < 0), by)
-    missing = jnp.pad(index[order], (0, CHUNK))
-    missing_by = _reorder(by, order, n_missing, CHUNK)
+    slot = rows.slot[index]
+    group = jnp.where(by == 0, 2, jnp.where(slot >= 0, 0, 1))
+    order, n_cached, n_missing = alternate_signs(group, by)
+    index, slot, by = (jnp.pad(a[order], (0, CHUNK)) for a in (index, slot, by))
+    sums = subtract_cached(total, compensation, rows.value, slot, by, n_cached)
 
-    def subtract_chunk(k: Array, carry: tuple[Array, Array, Rows]) -> tuple[Array, Array, Rows]:
+    def subtract_chunk(at: tuple) -> tuple[Array, Array, Array, Rows]:
         """Compute the next rows, write them to consecutive slots, and subtract them."""
-        total, compensation, rows = carry
-        chunk = lax.dynamic_slice_in_dim(missing, k * CHUNK, CHUNK)
-        chunk_by = lax.dynamic_slice_in_dim(missing_by, k * CHUNK, CHUNK)
-        is_row = k * CHUNK + lax.iota(jnp.int32, CHUNK) < n_missing
+        first, total, compensation, rows = at
+        chunk = lax.dynamic_slice_in_dim(index, first, CHUNK)
+        chunk_by = lax.dynamic_slice_in_dim(by, first, CHUNK)  # 0 behind the last row
         value, start = _with_rows(rows, kernel, x, chunk)
         # Without the barrier, XLA computes the values twice, for both of their uses.
         value = lax.optimization_barrier(value)
-        for offset in range(0, CHUNK, PART):
-            part = lax.dynamic_slice_in_dim(value, start + offset, PART)
-            terms = [chunk_by[offset + u] * part[u] for u in range(PART)]
-            total, compensation = two_sum(total, compensation, _minus_sum(terms))
-        return total, compensation, _record_slots(rows, value, start, chunk, is_row)
+        parts = lax.dynamic_slice_in_dim(value, start, CHUNK).reshape(-1, PART, total.shape[0])
+        sums = -jnp.sum(chunk_by.reshape(-1, PART, 1) * parts, axis=1)
+        terms = jnp.concatenate([total[None], sums])
+        errors = jnp.concatenate([compensation[None], jnp.zeros_like(sums)])
+        add = lambda a, b: two_sum(a[0], a[1] + b[1], b[0])
+        zero = jnp.zeros((), total.dtype)
+        total, compensation = lax.reduce((terms, errors), (zero, zero), add, (0,))
+        rows = _record_slots(rows, value, start, chunk, jnp.minimum(end - first, CHUNK))
+        return first + CHUNK, total, compensation, rows
 
-    return lax.fori_loop(0, -(-n_missing // CHUNK), subtract_chunk, (*sums, rows))
+    end = n_cached + n_missing
+    return lax.while_loop(lambda at: at[0] < end, subtract_chunk, (n_cached, *sums, rows))[1:]
 
 
 def first(mask: Array) -> tuple[Array, Array]:
@@ -200,8 +205,8 @@ def ensure_rows(
     def fill(k: Array, rows: Rows) -> Rows:
         """Write the next `size` missing rows, or those left, to consecutive slots."""
         chunk = lax.dynamic_slice_in_dim(missing_rows, k * size, size)
-        is_row = k * size + lax.iota(jnp.int32, size) < n_missing
-        return _record_slots(rows, *_with_rows(rows, kernel, x, chunk), chunk, is_row)
+        number = jnp.minimum(n_missing - k * size, size)
+        return _record_slots(rows, *_with_rows(rows, kernel, x, chunk), chunk, number)
 
     return lax.fori_loop(0, -(-n_missing // size), fill, rows)
 
@@ -213,26 +218,23 @@ def _with_rows(rows: Rows, kernel: Kernel, x: Array, chunk: Array) -> tuple[Arra
     return lax.dynamic_update_slice_in_dim(rows.value, new, start, 0), start
 
 
-def _record_slots(rows: Rows, value: Array, start: Array, chunk: Array, is_row: Array) -> Rows:
+def _record_slots(rows: Rows, value: Array, start: Array, chunk: Array, number: Array) -> Rows:
     """The cache with `value`, in which the rows `chunk` were written to slots from `start` on.
 
-    Rows count where `is_row` is true; the slots of the others are empty.
+    The first `number` of them count; the slots of the others are empty.
     """
-    n, slots_written = rows.slot.shape[0], start + lax.iota(jnp.int32, chunk.shape[0])
+    n, size = rows.slot.shape[0], chunk.shape[0]
+    is_row = lax.iota(jnp.int32, size) < number
+    slots_written = start + lax.iota(jnp.int32, size)
     # Entries at n are dropped. A row that was computed again into another slot stays cached there.
-    old_owner = rows.owner[slots_written]
+    old_owner = lax.dynamic_slice_in_dim(rows.owner, start, size)
     evicted = (old_owner >= 0) & (rows.slot[old_owner] == slots_written)
-    slot = rows.slot.at[jnp.where(evicted, old_owner, n)].set(-1, mode="drop")
-    slot = slot.at[jnp.where(is_row, chunk, n)].set(slots_written, mode="drop")
-    owner = rows.owner.at[slots_written].set(jnp.where(is_row, chunk, -1))
-    computed = count(is_row)
-    return Rows(value, slot, owner, start + computed, rows.n_computed + computed)
-
-
-def _reorder(by: Array, order: Array, number: Array, padding: int) -> Array:
-    """The first `number` coefficients in an order, (q,), and zeros, (q + padding,)."""
-    coef = jnp.where(lax.iota(jnp.int32, by.shape[0]) < number, by[order], 0)
-    return jnp.pad(coef, (0, padding))
+    # one scatter, as none of the new rows is evicted
+    index = jnp.concatenate([jnp.where(evicted, old_owner, n), jnp.where(is_row, chunk, n)])
+    slots = jnp.concatenate([jnp.full_like(slots_written, -1), slots_written])
+    slot = rows.slot.at[index].set(slots, mode="drop", wrap_negative_indices=False)
+    owner = lax.dynamic_update_slice_in_dim(rows.owner, jnp.where(is_row, chunk, -1), start, 0)
+    return Rows(value, slot, owner, start + number, rows.n_computed + number)
 
 
 def _minus_sum(terms: list[Array]) -> Array:

@@ -52,9 +52,8 @@ def make_solver(stop: str, bias: str) -> Callable:
         bias: "free", "none", or "parts" for the problems of `nu_qp`.
 
     Returns:
-        A function (kernel, x), (qp, tol, max_steps, state, y) -> state, residual, steps. It
-        ends once the residual is at most `tol`, after `max_steps` steps, or where rounding stops
-        it.
+        A function (kernel, x), (qp, tol, rounds, state, y) -> state, residual, steps. It ends
+        once the residual is at most `tol`, after the rounds, or where rounding stops it.
     """
 
     def matrix(shared):
@@ -74,7 +73,7 @@ def solve_matrix(
     diag: Array,
     qp: Any,
     tol: Array,
-    max_steps: Array | int,
+    rounds: Array | float,
     state: DualState,
     y: Array,
     *,
@@ -88,13 +87,15 @@ def solve_matrix(
         diag: (n,) its diagonal.
         qp: `Problem`, or `nu_qp.NuProblem`.
         tol: () the residual to stop at.
-        max_steps: maximum number of steps.
+        rounds: maximum number of steps, in units of 100 n.
         state: at the start.
         y: (n,) targets.
         stop: as of `make_solver`.
         bias: as of `make_solver`.
     """
     state, _ = qp.feasible_start(state, lambda coef: dot(gram, coef))
+    n = y.shape[0]
+    per_round = 100 * n  # as many as a block of n rows may take
     constant = qp.dual_from_diag(state, diag, y)  # its bounds and curvature
     if constant.bounds.l2 is not None:
         gram = gram + jnp.diag(constant.bounds.l2)
@@ -107,7 +108,9 @@ def solve_matrix(
         idle = count_idle(run.idle, residual)
         step_tol = residual.goal if stop == "kkt" else 0.1 * residual.kkt
         unfinished = residual.unsolved & (idle.looks < PATIENCE)
-        most = jnp.minimum(max_steps - run.steps, max(STEPS, 2 * y.shape[0]))
+        done = run.steps.astype(y.dtype) / per_round  # of fewer than 2^31 steps
+        left = jnp.minimum(rounds - done, (2**31 - 1) // per_round - done)
+        most = jnp.minimum(left * per_round, max(STEPS, 2 * n))
         limit = jnp.where(unfinished, most, 0).astype(jnp.int32)
         uncompensated = dual._replace(grad=centred.grad)
         sums = run.state.sum_error, centred.compensation

@@ -191,7 +191,7 @@ def _fit_cells(
         old = cast(stack.first, accum_dtype(train.x))
         draws = cast(first.sampler or uniform(1), accum_dtype(train.x))
         inputs = Inputs(old, draws, None, train, train.x)
-        before = begin(inputs, key)
+        before = begin(inputs, jax.random.split(key))
 
         def next_cell(start: object, own: list[Array]) -> tuple[Any, tuple[Array, dict]]:
             solver, state = stack.solver(own), before._replace(solver=start)

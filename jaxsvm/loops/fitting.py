@@ -200,7 +200,9 @@ def fit(
     # without the names, as others need no other programs
     inputs = placed(solver, drawn, probe, data._replace(classes=None), traced)
     release_programs()
-    run = begin(inputs, key) if state is None else begin.eval_shape(inputs, jax.random.key(0))
+    # split here, as that takes long to compile, and in `begin` would be for each shape of the rows
+    keys = jax.random.split(jax.random.key(0) if key is None else key)
+    run = begin(inputs, keys) if state is None else begin.eval_shape(inputs, keys)
     origin = origin_of(solver, data, names)
     run = run if state is None else resumed(solver, inputs.data, state, run, origin)
     saver.check(run)
@@ -236,17 +238,24 @@ def fit_once(solver: object, data: Batch, key: Array, tol: object) -> Fit:
     """
     solver, sampler, limit = adapted(solver, None, tol, accum_dtype(data.x))
     check_rows(solver, sampler, data)
-    run, row, model, finite = run_once(placed(solver, sampler, None, data, False), key, limit)
+    state, row, model = run_once(placed(solver, sampler, None, data, False), key)
     curve = jax.tree.map(lambda a: np.asarray(a)[None], row)
+    run = RunState(state, (), curve.step[0], curve.residual[0] <= limit)
+    finite = np.isfinite(curve.loss + curve.residual)[0]
     return Fit(model, run, curve, limit, finite, jnp.int32(STEPS))
 
 
 @jit_by_size()
-def run_once(inputs: Inputs, key: Array, limit: object) -> tuple[RunState, Curve, Model, Array]:
-    """The whole run of one step."""
-    run = begin(inputs._replace(data=inputs.data._replace(x=inputs.x)), key)
-    run, row = run_chunk(inputs, run, limit, None, table=1)
-    return run, row, *conclude(inputs.solver, run.solver, inputs.data, inputs.data, row.loss)
+def run_once(inputs: Inputs, key: Array) -> tuple[State, Curve, Model]:
+    """The state of one update on all rows, the row of its curve, and its model.
+
+    What the host does with a few numbers is left to it: in a program each takes time to compile.
+    """
+    solver, sampler, _, data, x = inputs
+    state = solver.init(jax.random.split(key)[0], data._replace(x=x))
+    state, info = solver.update(state, data._replace(x=x, weight=weight_of(sampler, data)))
+    row = Curve(jnp.int32(1), info.loss, info.residual, info.support, info.evals, None)
+    return state, row, solver.model(state, data)
 
 
 # The compiled part
@@ -590,16 +599,15 @@ prepare = jax.jit(lambda solver, data: solver.prepare(data))
 
 
 @jit_by_size(once=True)
-def begin(inputs: Inputs, key: Array) -> RunState:
-    """The run before its first step.
+def begin(inputs: Inputs, keys: Array) -> RunState:
+    """The run before its first step, by keys for the solver and for the sampler.
 
     Of features that are not made before, `solver.init` reads as many evenly spread rows as fit, if
     its state has the same shapes on them as on all; of combined rows those of the first steps.
     """
     solver, sampler, _, data, _ = inputs
     n, most = data.y.shape[0], rows_that_fit(solver, data)
-    solver_key, sampler_key = jax.random.split(key)
-    sampler_state = sampler.init(sampler_key, row_weights(data))
+    sampler_state = sampler.init(keys[1], row_weights(data))
     rows = data
     if sampler.combine is not None:
         steps = max(1, min(n, most) // sampler.rows(n))
@@ -608,10 +616,10 @@ def begin(inputs: Inputs, key: Array) -> RunState:
         rows = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), combined)
     elif most < n:
         part = evenly_spread(data, most)
-        shapes = lambda rows: jax.tree.map(jnp.shape, jax.eval_shape(solver.init, key, rows))
+        shapes = lambda rows: jax.tree.map(jnp.shape, jax.eval_shape(solver.init, keys[0], rows))
         rows = part if shapes(part) == shapes(data) else data
     # the barrier keeps arrays of the state apart from those of the rows: a state may be donated
-    state = lax.optimization_barrier(solver.init(solver_key, rows))
+    state = lax.optimization_barrier(solver.init(keys[0], rows))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     check_bytes("the numbers of the solver's state", size, "lower its sizes, such as budget")
     return RunState(state, sampler_state, jnp.zeros((), jnp.int32), jnp.zeros((), bool))

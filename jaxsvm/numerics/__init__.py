@@ -53,6 +53,7 @@ from .reductions import argmax_value as argmax_value
 from .reductions import count as count
 from .reductions import fast_max as fast_max
 from .reductions import fast_min as fast_min
+from .reductions import fold as fold
 from .reductions import gather as gather
 from .reductions import in_transformation as in_transformation
 from .reductions import index_row as index_row
@@ -60,6 +61,7 @@ from .reductions import is_traced as is_traced
 from .reductions import norm as norm
 from .reductions import pairwise_sum as pairwise_sum
 from .reductions import power_of_two as power_of_two
+from .reductions import rounding_of as rounding_of
 from .reductions import rounding_of_sums as rounding_of_sums
 from .reductions import sample_proportional as sample_proportional
 from .reductions import scatter_set as scatter_set

@@ -65,20 +65,19 @@ class CentredRows:
         return dataclasses.replace(self, value=self.value[rows], sqnorm=self.sqnorm[rows])
 
 
+# the bits of the exponent, by the bytes of a number
+EXPONENT: Any = {4: np.int32(0xFF << 23), 8: np.int64(0x7FF << 52)}
+
+
 def _extremes(x: Array, live: Array) -> tuple[Array, Array]:
     """The smallest and largest number of each column, (d,) each, of the rows `live` (n,).
 
-    Without a selection it is faster.
+    One loop makes both, without a branch, as each takes time to compile.
     """
-
-    def extremes(low, high):
-        return jnp.min(low, axis=0, initial=jnp.inf), jnp.max(high, axis=0, initial=-jnp.inf)
-
-    def of_live(x):
-        column = live[:, None]
-        return extremes(jnp.where(column, x, jnp.inf), jnp.where(column, x, -jnp.inf))
-
-    return lax.cond(jnp.all(live), lambda x: extremes(x, x), of_live, x)
+    row, infinite = live[:, None], jnp.full((), jnp.inf, x.dtype)
+    sides = jnp.where(row, x, infinite), jnp.where(row, x, -infinite)
+    either = lambda a, b: (jnp.minimum(a[0], b[0]), jnp.maximum(a[1], b[1]))
+    return lax.reduce(sides, (infinite, -infinite), either, (0,))
 
 
 def _host_extremes(x: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -115,10 +114,10 @@ def offset(x: Any, live: Any = None) -> Any:
         low, high = (_host_extremes if host else _extremes)(x, live)
         half = high / 2 - low / 2
         middle = low + half
-        mantissa, exponent = xp.frexp(half)
-        q = xp.ldexp(xp.ones_like(half), exponent - 2)
+        bits = EXPONENT[half.dtype.itemsize]
+        q = (half.view(bits.dtype) & bits).view(half.dtype) / 2
         # A number of 24 (53) bits is a multiple of every power of two below its last place.
-        is_exact = (mantissa == 0) | (xp.abs(middle) * jnp.finfo(x.dtype).eps >= q)
+        is_exact = (half == 0) | (xp.abs(middle) * jnp.finfo(x.dtype).eps >= q)
         shift = xp.where(is_exact, middle, xp.round(middle / q) * q)
         nearest = xp.where(xp.sign(low) == xp.sign(high), xp.minimum(xp.abs(low), xp.abs(high)), 0)
         is_far = nearest >= xp.maximum(xp.abs(low - shift), xp.abs(high - shift))

@@ -52,10 +52,10 @@ def test_slots_for_a_number_of_bytes():
 
 
 def test_rows_of_either_sign_take_turns():
-    by = jnp.asarray([1.0, 2.0, -1.0, 0.0, 3.0, -2.0, 5.0])
-    mask = jnp.asarray([True, True, True, False, True, True, False])
-    order, number = jax.jit(kernel_cache.alternate_signs)(mask, by)
-    assert int(number) == 5 and order[:5].tolist() == [0, 2, 1, 5, 4]
+    by = jnp.asarray([1.0, 2.0, -1.0, 0.0, 3.0, -2.0, 5.0, -4.0, -5.0])
+    group = jnp.asarray([0, 0, 0, 2, 0, 0, 1, 1, 1])
+    order, *numbers = jax.jit(kernel_cache.alternate_signs)(group, by)
+    assert list(map(int, numbers)) == [5, 3] and order.tolist() == [0, 5, 1, 2, 4, 6, 8, 7, 3]
 
 
 def test_rows_that_were_overwritten_are_computed_again():

@@ -4,7 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import as_users
 from jax import lax
+
+from jaxsvm.loops.compile_options import IS_OLD
 
 device = pytest.importorskip("benchmarks.device", reason="the folder benchmarks is not here")
 lowering = pytest.importorskip("benchmarks.lowering")
@@ -68,6 +71,28 @@ def test_the_programs_of_the_main_solvers():
     programs = [lowering.PROGRAMS[name] for name in names]
     rows = [lowering.count(*make(n)) for n, _, make in programs]
     assert [row["round_reads"] > 0 for row in rows] == [True, True, False]
+
+
+MOST_KERNELS = {  # of each program; and by JAX 0.10, which makes a kernel of each step of a loop
+    "SVC": (14, 50),
+    "SVC, blocks": (126, 158),
+    "LinearSVC": (94, 104),
+    "prediction": (10, 10),
+    "decomposition, 64 problems": (23, 70),
+    "smo": (40, 40),
+    "sdca, kernel": (37, 37),
+    "dual_descent, dense": (64, 64),
+    "pegasos, 256 rows": (22, 22),
+    "nystrom, 512 landmarks": (9, 9),
+}
+
+
+@pytest.mark.parametrize("name", MOST_KERNELS)
+def test_programs_are_few_kernels(name):
+    """A first call waits some 12 milliseconds for each."""
+    n, _, make = lowering.PROGRAMS[name]
+    most = MOST_KERNELS[name][IS_OLD]
+    assert lowering.count_kernels(*make(n), options=as_users()) <= most
 
 
 def test_the_model_of_the_network_is_the_formula():

@@ -672,6 +672,22 @@ def test_where_all_coefficients_are_at_their_ends_the_bias_is_the_midpoint():
     np.testing.assert_allclose(run.model.b, b, atol=1e-4)
 
 
+def test_coefficients_within_rounding_of_their_ends_are_at_them():
+    """Weights that float32 rounds have other sums, which one coefficient makes up for."""
+    y, weight = np.repeat([1.0, -1.0], 400), np.ones(800)
+    weight[:400] += 2.0**-25
+    weight[400:500] += 2.0**-23
+    assert weight[y > 0].sum() == weight[y < 0].sum()
+    x = np.random.default_rng(0).normal(size=(800, 2)) + 0.3 * y[:, None]
+    C = 2.0**-14
+    peer = SVC(C=C, kernel="linear", tol=1e-8).fit(x, y, sample_weight=weight)
+    np.testing.assert_array_equal(np.abs(peer.dual_coef_[0]), C * weight[peer.support_])
+    data = jaxsvm.dataset(x.astype(np.float32), y, weight)
+    run = fit(jaxsvm.decomposition(C, kernels.linear()), data, tol=1e-4)
+    assert run.converged and np.any(np.abs(run.model.coef) < C * (1 - 2e-6))
+    np.testing.assert_allclose(run.model.b, peer.intercept_[0], atol=1e-4)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["decomposition", "smo", "lasvm"])
 def test_a_hard_margin_has_its_bias_and_its_derivatives_in_float32(name):
