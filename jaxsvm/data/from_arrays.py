@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..checks import (
@@ -18,9 +20,9 @@ from ..checks import (
 )
 from ..models import Classes, Labels
 from ..models.frames import column_names, frame_numbers, is_frame
-from ..numerics import pack_lists, pad_rows
+from ..numerics import PADDED_ROWS, pack_lists, pad_rows, series_size, with_zero_columns
 from ..ranking import check_grades, signed_times
-from ..types import Batch
+from ..types import LANE_WIDTH, Batch, SparseRows
 from .class_numbers import encode
 from .fold_numbers import group_numbers
 from .from_scipy import csr, is_mostly_zeros, is_sparse, sparsify, stored_range
@@ -39,6 +41,7 @@ def dataset(
     task: str | None = None,
     classes: object = None,
     sparse: bool | str = False,
+    pad: bool = False,
 ) -> Batch:
     """A data set of rows, targets and weights, which are checked on the host.
 
@@ -70,6 +73,12 @@ def dataset(
             the columns; None: those of a data frame, else 0 .. k-1.
         sparse: True: a dense x becomes sparse; "auto": it does so where linear solvers are faster
             on sparse rows, with more than 64 columns and less than a tenth of the numbers nonzero.
+        pad: add rows of weight 0 behind the others, and columns of zeros, up to powers of 2: from
+            256 rows and 32 columns on. Then data sets of many shapes share the programs of `fit`.
+            Samplers draw, and `passes` count, the other rows only. Results are those without
+            padding to rounding, and to its tolerance of a solver that chooses its method by the
+            shape. A model has the columns of zeros too; `result.predict` and `result.classifier`
+            take rows with and without them.
 
     Raises:
         ValueError: shapes or dtypes that do not match, numbers of three or more values as labels, a
@@ -98,11 +107,13 @@ def dataset(
         raise ValueError("y is missing: give the targets")
     columns = column_names(x)
     x = frame_numbers(x) if is_frame(x) else x
+    check_choice("pad", pad, (False, True))
     if sparse and not is_sparse(x) and not is_traced_array(x):
         x = numbers("x", x)
         x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
         x = sparsify(x) if x.ndim == 2 and (sparse is True or is_mostly_zeros(x)) else x
-    return checked_batch(x, y, weight, query=query, task=task, classes=classes, columns=columns)
+    how: dict[str, Any] = {"query": query, "task": task, "classes": classes, "columns": columns}
+    return checked_batch(x, y, weight, **how, pad=pad)
 
 
 def checked_batch(
@@ -115,6 +126,7 @@ def checked_batch(
     classes: object = None,
     columns: tuple = (),
     packed: bool = False,
+    pad: bool = False,
 ) -> Batch:
     """As `dataset`; with `packed` x is a matrix as of `csr`, which is packed and not padded.
 
@@ -122,7 +134,8 @@ def checked_batch(
     """
     task = task if task or query is None else "ranking"
     if is_traced_array(x, y, weight, query):
-        return _of_traced(x, y, weight, query, task, classes, columns)
+        data = _of_traced(x, y, weight, query, task, classes, columns)
+        return padded(data, jnp) if pad else data
     sparse = is_sparse(x)
     weight = weight if weight is None else numbers("weight", weight)
     several: Any = None  # the names of labels, where rows have several targets
@@ -168,9 +181,25 @@ def checked_batch(
         x = pad_rows(x) if sparse else np.array(x, jax_dtype(x.dtype))
     index = np.arange(x.shape[0], dtype=np.int32)
     y, weight = y.astype(np.float64).astype(dtype), weight.astype(np.float64).astype(dtype)
-    x, y, index, weight, groups = jax.device_put((x, y, index, weight, groups))
     named = Labels(several, columns) if several else Classes(names, columns)
-    return Batch(x, y, index, weight, groups, named if names or columns else None)
+    data = Batch(x, y, index, weight, groups, named if names or columns else None)
+    return jax.device_put(padded(data, np) if pad else data)
+
+
+def padded(data: Batch, xp: Any) -> Batch:
+    """The data set with rows and columns up to sizes of a series, see `dataset`; by NumPy or JAX.
+
+    Rows behind the others are copies of the first, with weight 0 and index -1.
+    """
+    (n, d), place = data.x.shape, np.arange(series_size(data.y.shape[0], PADDED_ROWS))
+    rows = jax.tree.map(lambda a: xp.asarray(a)[np.where(place < n, place, 0)], data)
+    x, index = with_zero_columns(rows.x, d), xp.where(place < n, rows.index, -1)
+    if isinstance(x, SparseRows):
+        widen = lambda a: xp.pad(a, ((0, 0), (0, series_size(a.shape[1], LANE_WIDTH) - a.shape[1])))
+        x = dataclasses.replace(x, index=widen(x.index), value=widen(x.value))
+    weight = xp.where(place < n, rows.weight.T, 0).T.astype(rows.weight.dtype)
+    named = dataclasses.replace(data.classes or Classes(), width=d)
+    return rows._replace(x=x, index=index, weight=weight, classes=named)
 
 
 def _of_traced(
