@@ -112,8 +112,8 @@ def dataset(
         x = numbers("x", x)
         x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
         x = sparsify(x) if x.ndim == 2 and (sparse is True or is_mostly_zeros(x)) else x
-    how: dict[str, Any] = {"query": query, "task": task, "classes": classes, "columns": columns}
-    return checked_batch(x, y, weight, **how, pad=pad)
+    data = checked_batch(x, y, weight, query=query, task=task, classes=classes, columns=columns)
+    return padded(data) if pad else data
 
 
 def checked_batch(
@@ -126,7 +126,6 @@ def checked_batch(
     classes: object = None,
     columns: tuple = (),
     packed: bool = False,
-    pad: bool = False,
 ) -> Batch:
     """As `dataset`; with `packed` x is a matrix as of `csr`, which is packed and not padded.
 
@@ -134,8 +133,7 @@ def checked_batch(
     """
     task = task if task or query is None else "ranking"
     if is_traced_array(x, y, weight, query):
-        data = _of_traced(x, y, weight, query, task, classes, columns)
-        return padded(data, jnp) if pad else data
+        return _of_traced(x, y, weight, query, task, classes, columns)
     sparse = is_sparse(x)
     weight = weight if weight is None else numbers("weight", weight)
     several: Any = None  # the names of labels, where rows have several targets
@@ -181,16 +179,17 @@ def checked_batch(
         x = pad_rows(x) if sparse else np.array(x, jax_dtype(x.dtype))
     index = np.arange(x.shape[0], dtype=np.int32)
     y, weight = y.astype(np.float64).astype(dtype), weight.astype(np.float64).astype(dtype)
+    x, y, index, weight, groups = jax.device_put((x, y, index, weight, groups))
     named = Labels(several, columns) if several else Classes(names, columns)
-    data = Batch(x, y, index, weight, groups, named if names or columns else None)
-    return jax.device_put(padded(data, np) if pad else data)
+    return Batch(x, y, index, weight, groups, named if names or columns else None)
 
 
-def padded(data: Batch, xp: Any) -> Batch:
-    """The data set with rows and columns up to sizes of a series, see `dataset`; by NumPy or JAX.
+def padded(data: Batch) -> Batch:
+    """The data set with rows and columns up to sizes of a series, see `dataset`.
 
     Rows behind the others are copies of the first, with weight 0 and index -1.
     """
+    xp: Any = jnp if is_traced_array(data) else np  # which compiles nothing
     (n, d), place = data.x.shape, np.arange(series_size(data.y.shape[0], PADDED_ROWS))
     rows = jax.tree.map(lambda a: xp.asarray(a)[np.where(place < n, place, 0)], data)
     x, index = with_zero_columns(rows.x, d), xp.where(place < n, rows.index, -1)
@@ -199,7 +198,7 @@ def padded(data: Batch, xp: Any) -> Batch:
         x = dataclasses.replace(x, index=widen(x.index), value=widen(x.value))
     weight = xp.where(place < n, rows.weight.T, 0).T.astype(rows.weight.dtype)
     named = dataclasses.replace(data.classes or Classes(), width=d)
-    return rows._replace(x=x, index=index, weight=weight, classes=named)
+    return jax.device_put(rows._replace(x=x, index=index, weight=weight, classes=named))
 
 
 def _of_traced(

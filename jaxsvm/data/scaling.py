@@ -13,7 +13,7 @@ import numpy as np
 from .._node import struct
 from ..checks import matrix
 from ..numerics import is_traced, power_of_two
-from ..types import Array, SparseRows
+from ..types import Array, Rows, SparseRows
 
 
 @struct
@@ -49,9 +49,10 @@ def standardize(x: Array) -> Standardize:
     return Standardize(*_compute(_moments, x))
 
 
-def _moments(x: Any) -> tuple[Any, Any]:
+def _moments(x: Array) -> tuple[Array, Array]:
     """The mean and the deviation of each column; of a constant one its number and 1."""
-    xp, dtype = _module_of(x), x.dtype
+    xp: Any = np if isinstance(x, np.ndarray) else jnp
+    dtype = x.dtype
     # the computed deviation of such a column is a rounding error
     constant = xp.max(x, 0) == xp.min(x, 0)
     # in units of a power of two near the largest number: no sum of squares leaves the range
@@ -107,9 +108,9 @@ def scale(x: Array) -> Scale:
     return Scale(*_compute(_ranges, x))
 
 
-def _ranges(x: Any) -> tuple[Any, Any]:
+def _ranges(x: Rows) -> tuple[Array | None, Array]:
     """The smallest number and the range of each column; of sparse rows None and the largest."""
-    xp = _module_of(x)
+    xp: Any = np if isinstance(x, np.ndarray) else jnp
     if isinstance(x, SparseRows):
         low, size = None, jnp.abs(x.value)
         width = jnp.zeros(x.columns, x.dtype).at[x.index].max(size, mode="promise_in_bounds")
@@ -118,16 +119,12 @@ def _ranges(x: Any) -> tuple[Any, Any]:
     return low, xp.where(width > 0, width, xp.ones_like(width))
 
 
-def _shifted(x: Any, low: Any, width: Any) -> Any:
+def _shifted(x: Array, low: Array, width: Array) -> Array:
     """The rows minus `low`, in units of `width`."""
     return (x - low[None, :]) / width[None, :]
 
 
-def _module_of(x: Any) -> Any:
-    return np if isinstance(x, np.ndarray) else jnp
-
-
-def _compute(fn: Callable, x: Any, *numbers: Any) -> Any:
+def _compute(fn: Callable, x: Rows, *numbers: object) -> Any:
     """`fn` of rows of NumPy by NumPy, which compiles nothing, and of others by one program."""
     if isinstance(x, np.ndarray) and not is_traced(numbers):
         with np.errstate(all="ignore"):

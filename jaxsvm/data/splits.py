@@ -35,7 +35,8 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
     if len(shares) < 2 or not all(0 < share < np.inf for share in known) or sum(known) == np.inf:
         raise ValueError(f"split takes two or more shares above 0, got {shares}")
     n = data.rows
-    data = take(data, np.flatnonzero(np.asarray(data.index) >= 0)) if n < data.y.shape[0] else data
+    if n < data.y.shape[0]:
+        data = take(data, jnp.asarray(np.flatnonzero(np.asarray(data.index) >= 0)))
     ends = np.round(np.cumsum(known) / np.sum(known) * n).astype(int)
     order = jax.random.permutation(key, n).astype(jnp.int32)
     parts = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]

@@ -33,7 +33,8 @@ def with_zero_columns(x: Any, width: int) -> Any:
     x = matrix("x", x, width)
     if isinstance(x, SparseRows):
         return dataclasses.replace(x, columns=size)
-    return (np if isinstance(x, np.ndarray) else jnp).pad(x, ((0, 0), (0, size - width)))
+    pad = np.pad if isinstance(x, np.ndarray) else jnp.pad
+    return pad(x, ((0, 0), (0, size - width)))
 
 
 def pad_rows(x: Any) -> SparseRows:

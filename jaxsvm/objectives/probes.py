@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -41,7 +40,7 @@ class Probe:
 
     data: Batch
 
-    def on(self, data: Batch) -> Any:
+    def on(self, data: Batch) -> Probe:
         """The probe on other rows."""
         return dataclasses.replace(self, data=data)
 
@@ -57,13 +56,13 @@ class Probe:
         is_function = jax.tree_util.all_leaves([model]) or is_traced(probe, model)
         return probe.measure(model) if is_function else _measure(probe, carried(model))
 
-    def measure(self, model: Any) -> Array:
+    def measure(self, model: Model) -> Array:
         """The number for a model without names, ()."""
         raise NotImplementedError
 
 
 @jax.jit
-def _measure(probe: Any, model: Any) -> Array:
+def _measure(probe: Probe, model: Model) -> Array:
     return probe.measure(model)
 
 
@@ -72,10 +71,10 @@ class _Error(Probe):
     # "signs": -1 and +1; "numbers": class numbers; "real": neither; "": either, or not known
     labels: str = static(default="")
 
-    def on(self, data: Batch) -> Any:
+    def on(self, data: Batch) -> Probe:
         return error_on(data)
 
-    def measure(self, model: Any) -> Array:
+    def measure(self, model: Model) -> Array:
         score, y, labels = decision_values(model, self.data), self.data.y, self.labels
         if y.ndim == 2:
             _check_columns(score, y)
@@ -100,7 +99,7 @@ def _kind_of(data: Batch) -> str:
     return "numbers" if (y >= 0).all() else "signs" if (y**2 == 1).all() else "real"
 
 
-def error_on(data: Batch) -> Callable:
+def error_on(data: Batch) -> Probe:
     """A probe for `fit`: model -> weighted fraction of misclassified rows.
 
     A row is misclassified if its score has the wrong sign, its largest score is that of another
@@ -133,7 +132,7 @@ def error_on(data: Batch) -> Callable:
     return _Error(data, _kind_of(data))
 
 
-def risk_on(data: Batch, loss: AnyLoss = hinge) -> Callable:
+def risk_on(data: Batch, loss: AnyLoss = hinge) -> Probe:
     """A probe for `fit`: model -> weighted mean loss on the rows of `data`.
 
     It is inf if a score is not finite. Of k targets a row it is the mean over all of them.
@@ -158,7 +157,7 @@ def risk_on(data: Batch, loss: AnyLoss = hinge) -> Callable:
 class _Risk(Probe):
     loss: Any
 
-    def measure(self, model: Any) -> Array:
+    def measure(self, model: Model) -> Array:
         data, score = self.data, decision_values(model, self.data)
         if data.y.ndim == 2:
             _check_columns(score, data.y)

@@ -190,7 +190,7 @@ def ndcg_on(
 class _OfScores(Probe):
     """A probe that reads the scores of its rows alone."""
 
-    def measure(self, model: Any) -> Array:
+    def measure(self, model: Model) -> Array:
         return self.of_scores(_scores(model, self.data))
 
     def of_scores(self, score: Array) -> Array:

@@ -81,7 +81,7 @@ class shrinking(Batches):
 
     def init(self, key: Array, data: Batch) -> ShrinkingState:
         rows, count = positive_rows(data)
-        zero, period = jnp.zeros((), jnp.int32), self.period(known_rows(data))
+        zero, period = jnp.zeros((), jnp.int32), -(-known_rows(data) // self.batch_size)
         progressed = jnp.zeros(rows.shape, jnp.int32)
         return ShrinkingState(key, rows, count, rows, zero, progressed, zero, period)
 
