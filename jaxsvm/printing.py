@@ -40,9 +40,12 @@ def of_batch(data: Any) -> str:
     shapes = [field.shape if is_array(field) else () for field in (data.x, data.y)]
     if len(shapes[0]) != 2 or len(shapes[1]) not in (1, 2) or data.y.dtype.kind not in "fiu":
         return f"Batch whose x is {type(data.x).__name__} and y {type(data.y).__name__}"
-    (n, d), y = data.x.shape, np.asarray(data.y)
+    (n, d), y, padding = data.x.shape, np.asarray(data.y), ""
+    if width := getattr(data.classes, "width", 0):  # before padding
+        y, padding = y[np.asarray(data.index) >= 0], f", padded to {n:,} of {d:,}"
+        n, d = len(y), width
     kind = "sparse " if hasattr(data.x, "length") else ""
-    text = f"Batch of {n:,} {kind}rows of {d:,} columns, {data.x.dtype}"
+    text = f"Batch of {n:,} {kind}rows of {d:,} columns{padding}, {data.x.dtype}"
     if y.ndim == 2:
         what = "labels" if hasattr(data.classes, "names") else "real targets"
         return f"{text}; {y.shape[1]} {what} each"

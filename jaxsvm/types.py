@@ -142,8 +142,8 @@ class SparseRows:
 class Batch(NamedTuple):
     """Rows with targets, row numbers and weights: those of a step, or the whole data set.
 
-    A row of weight 0 is padding, without effect. `jaxsvm.dataset` makes a checked batch from
-    arrays.
+    A row of weight 0 has no effect; one with the index -1, too, is padding, which nobody counts.
+    `jaxsvm.dataset` makes a checked batch from arrays.
     """
 
     x: Array  # (b, d), or SparseRows
@@ -153,6 +153,13 @@ class Batch(NamedTuple):
     # (b,)  int32, the query of each row, for ranking; y then holds grades. None: all rows are one
     query: Array | None = None
     classes: Any = None  # the names of the classes, `models.Classes`; None: not known
+
+    @property
+    def rows(self) -> int:
+        """The number of rows without padding; of rows whose values are not known all."""
+        if not has_values(self.index):
+            return self.y.shape[0]
+        return int(np.count_nonzero(np.asarray(self.index) >= 0)) or self.y.shape[0]
 
     def __repr__(self) -> str:
         return printing.of_batch(self) if has_values(self) else "Batch of rows without values"

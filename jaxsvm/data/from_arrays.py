@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..checks import (
@@ -19,9 +21,9 @@ from ..checks import (
 )
 from ..models import Classes, Labels
 from ..models.frames import column_names, frame_numbers, is_frame
-from ..numerics import pack_lists, pad_rows
+from ..numerics import PADDED_ROWS, pack_lists, pad_rows, series_size, with_zero_columns
 from ..ranking import check_grades, signed_times
-from ..types import Batch
+from ..types import LANE_WIDTH, Batch, SparseRows
 from .class_numbers import encode
 from .fold_numbers import group_numbers
 from .from_scipy import csr, is_mostly_zeros, sparsify, stored_range
@@ -40,6 +42,7 @@ def dataset(
     task: str | None = None,
     classes: object = None,
     sparse: bool | str = False,
+    pad: bool = False,
 ) -> Batch:
     """A data set of rows, targets and weights, which are checked on the host.
 
@@ -71,6 +74,12 @@ def dataset(
             the columns; None: those of a data frame, else 0 .. k-1.
         sparse: True: a dense x becomes sparse; "auto": it does so where linear solvers are faster
             on sparse rows, with more than 64 columns and less than a tenth of the numbers nonzero.
+        pad: add rows of weight 0 behind the others, and columns of zeros, up to powers of 2: from
+            256 rows and 32 columns on. Then data sets of many shapes share the programs of `fit`.
+            Samplers draw, and `passes` count, the other rows only. Results are those without
+            padding to rounding, and to its tolerance of a solver that chooses its method by the
+            shape. A model has the columns of zeros too; `result.predict` and `result.classifier`
+            take rows with and without them.
 
     Raises:
         ValueError: shapes or dtypes that do not match, numbers of three or more values as labels, a
@@ -99,11 +108,13 @@ def dataset(
         raise ValueError("y is missing: give the targets")
     columns = column_names(x)
     x = frame_numbers(x) if is_frame(x) else x
+    check_choice("pad", pad, (False, True))
     if sparse and not is_sparse(x) and not is_traced_array(x):
         x = numbers("x", x)
         x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
         x = sparsify(x) if x.ndim == 2 and (sparse is True or is_mostly_zeros(x)) else x
-    return checked_batch(x, y, weight, query=query, task=task, classes=classes, columns=columns)
+    data = checked_batch(x, y, weight, query=query, task=task, classes=classes, columns=columns)
+    return padded(data) if pad else data
 
 
 def checked_batch(
@@ -172,6 +183,23 @@ def checked_batch(
     x, y, index, weight, groups = jax.device_put((x, y, index, weight, groups))
     named = Labels(several, columns) if several else Classes(names, columns)
     return Batch(x, y, index, weight, groups, named if names or columns else None)
+
+
+def padded(data: Batch) -> Batch:
+    """The data set with rows and columns up to sizes of a series, see `dataset`.
+
+    Rows behind the others are copies of the first, with weight 0 and index -1.
+    """
+    xp: Any = jnp if is_traced_array(data) else np  # which compiles nothing
+    (n, d), place = data.x.shape, np.arange(series_size(data.y.shape[0], PADDED_ROWS))
+    rows = jax.tree.map(lambda a: xp.asarray(a)[np.where(place < n, place, 0)], data)
+    x, index = with_zero_columns(rows.x, d), xp.where(place < n, rows.index, -1)
+    if isinstance(x, SparseRows):
+        widen = lambda a: xp.pad(a, ((0, 0), (0, series_size(a.shape[1], LANE_WIDTH) - a.shape[1])))
+        x = dataclasses.replace(x, index=widen(x.index), value=widen(x.value))
+    weight = xp.where(place < n, rows.weight.T, 0).T.astype(rows.weight.dtype)
+    named = dataclasses.replace(data.classes or Classes(), width=d)
+    return jax.device_put(rows._replace(x=x, index=index, weight=weight, classes=named))
 
 
 def _of_traced(

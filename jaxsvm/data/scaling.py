@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._node import struct
 from ..checks import matrix
-from ..numerics import power_of_two
-from ..types import Array, SparseRows
+from ..numerics import is_traced, power_of_two
+from ..types import Array, Rows, SparseRows
 
 
 @struct
@@ -22,8 +25,7 @@ class Standardize:
 
     def __call__(self, x: Array) -> Array:
         """Standardised rows, (n, d) -> (n, d)."""
-        x = _dense(x, self.mean.shape[0])
-        return (x - self.mean[None, :]) / self.scale[None, :]
+        return _compute(_shifted, _dense(x, self.mean.shape[0]), self.mean, self.scale)
 
 
 def standardize(x: Array) -> Standardize:
@@ -44,20 +46,22 @@ def standardize(x: Array) -> Standardize:
     """
     x = _dense(x)
     _refuse_empty(x)
-    return _standardize(x)
+    return Standardize(*_compute(_moments, x))
 
 
-@jax.jit
-def _standardize(x: Array) -> Standardize:
+def _moments(x: Array) -> tuple[Array, Array]:
+    """The mean and the deviation of each column; of a constant one its number and 1."""
+    xp: Any = np if isinstance(x, np.ndarray) else jnp
+    dtype = x.dtype
     # the computed deviation of such a column is a rounding error
-    constant = jnp.max(x, 0) == jnp.min(x, 0)
+    constant = xp.max(x, 0) == xp.min(x, 0)
     # in units of a power of two near the largest number: no sum of squares leaves the range
-    unit = power_of_two(jnp.max(jnp.abs(x), 0))
-    scaled = x / unit[None, :]
-    mean, deviation = unit * jnp.mean(scaled, 0), unit * jnp.std(scaled, 0)
-    constant = constant | (deviation < jnp.finfo(x.dtype).tiny)
-    deviation = jnp.where(constant, jnp.ones_like(deviation), deviation)
-    return Standardize(jnp.where(constant, x[0], mean), deviation)
+    unit = power_of_two(xp.max(xp.abs(x), 0))
+    scaled = (x / unit[None, :]).astype(np.float64 if xp is np else dtype)
+    mean, deviation = (unit * of(scaled, 0) for of in (xp.mean, xp.std))
+    constant = constant | (deviation < jnp.finfo(dtype).tiny)
+    pair = xp.where(constant, x[0], mean), xp.where(constant, 1, deviation)
+    return pair[0].astype(dtype), pair[1].astype(dtype)
 
 
 @struct
@@ -71,7 +75,8 @@ class Scale:
         """Scaled rows, (n, d) -> (n, d); `SparseRows` stay sparse."""
         x = matrix("x", x, self.width.shape[0])
         if not isinstance(x, SparseRows):
-            return (x if self.low is None else x - self.low[None, :]) / self.width[None, :]
+            low = np.zeros(1, x.dtype) if self.low is None else self.low
+            return _compute(_shifted, x, low, self.width)
         if self.low is not None:
             raise ValueError(
                 "the map was fitted on dense rows and moves zeros: make the rows "
@@ -100,17 +105,31 @@ def scale(x: Array) -> Scale:
     """
     x = matrix("x", x)
     _refuse_empty(x)
-    return _scale(x)
+    return Scale(*_compute(_ranges, x))
 
 
-@jax.jit
-def _scale(x: Array) -> Scale:
+def _ranges(x: Rows) -> tuple[Array | None, Array]:
+    """The smallest number and the range of each column; of sparse rows None and the largest."""
+    xp: Any = np if isinstance(x, np.ndarray) else jnp
     if isinstance(x, SparseRows):
         low, size = None, jnp.abs(x.value)
         width = jnp.zeros(x.columns, x.dtype).at[x.index].max(size, mode="promise_in_bounds")
     else:
-        low, width = jnp.min(x, 0), jnp.max(x, 0) - jnp.min(x, 0)
-    return Scale(low, jnp.where(width > 0, width, jnp.ones_like(width)))
+        low, width = xp.min(x, 0), xp.max(x, 0) - xp.min(x, 0)
+    return low, xp.where(width > 0, width, xp.ones_like(width))
+
+
+def _shifted(x: Array, low: Array, width: Array) -> Array:
+    """The rows minus `low`, in units of `width`."""
+    return (x - low[None, :]) / width[None, :]
+
+
+def _compute(fn: Callable, x: Rows, *numbers: object) -> Any:
+    """`fn` of rows of NumPy by NumPy, which compiles nothing, and of others by one program."""
+    if isinstance(x, np.ndarray) and not is_traced(numbers):
+        with np.errstate(all="ignore"):
+            return jax.device_put(fn(x, *map(np.asarray, numbers)))
+    return jax.jit(fn)(x, *numbers)
 
 
 def _dense(x: Array, columns: int | None = None) -> Array:

@@ -34,7 +34,9 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
     known = [number("share", share) or 0.0 for share in shares]
     if len(shares) < 2 or not all(0 < share < np.inf for share in known) or sum(known) == np.inf:
         raise ValueError(f"split takes two or more shares above 0, got {shares}")
-    n = data.y.shape[0]
+    n = data.rows
+    if n < data.y.shape[0]:
+        data = take(data, jnp.asarray(np.flatnonzero(np.asarray(data.index) >= 0)))
     ends = np.round(np.cumsum(known) / np.sum(known) * n).astype(int)
     order = jax.random.permutation(key, n).astype(jnp.int32)
     parts = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]

@@ -189,7 +189,8 @@ def fit(
     traced = is_traced(solver, drawn, probe, data, key, state, limit)
     # what a function closes over is not seen
     traced = traced or (in_transformation() and holds_functions((solver, drawn)))
-    length = lengths(solver, drawn, limit, data.y.shape[0], (steps, passes, every))
+    n = data.y.shape[0] if drawn.blocks > 1 else data.rows  # blocks are cut with their padding
+    length = lengths(solver, drawn, limit, n, (steps, passes, every))
     stops = tol is not None or (steps is None and passes is None)
     if traced and (seconds is not None or save is not None or progress):
         raise ValueError("seconds, save and progress work outside of jit, vmap and grad only")
@@ -442,8 +443,10 @@ def run_on_host(
             f"the run stands at step {first}, {steps} more would pass {MOST_STEPS}, the last "
             "that is counted: make fewer, or begin a new run"
         )
-    whole_chunk = period is not None or (every == 1 and inputs.solver.iterates_to is not None)
-    table = every if whole_chunk else max(1, min(DRAWS, MOST_DRAWN // inputs.sampler.rows(n)))
+    is_one = every == 1 and inputs.solver.iterates_to is not None
+    table = 1 if is_one else max(1, min(DRAWS, MOST_DRAWN // inputs.sampler.rows(n)))
+    if period is not None:  # rows with padding have a longer one, and share its program
+        table = every if every < period else max(every, inputs.sampler.period(n))
     with contextlib.closing(Bar(steps, "steps")) if progress else contextlib.nullcontext() as bar:
         waits = stops or bar is not None or saver.path is not None or seconds is not None
         try:

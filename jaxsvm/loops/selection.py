@@ -11,7 +11,7 @@ from .. import printing
 from .._node import static, struct
 from ..calibration import calibrate_columns, check_method, columns_of
 from ..coverage import check_alpha, from_values
-from ..models import Classes, Classifier, OneVsOne
+from ..models import Classifier, OneVsOne
 from ..types import Certificate, Model
 from .sweeping import Table
 
@@ -240,7 +240,7 @@ class Selection:
         if self.fold_models is not None:
             parts, fitted = [fold == k for k in range(len(self.fold_models))], self.fold_models
         values, targets, weight = ([a[part] for part in parts] for a in arrays)
-        known = Classes(names, self.classes.columns)
+        known = dataclasses.replace(self.classes, names=names)
         return from_values(fitted, values, targets, weight, alpha, known)
 
     def _out_of_fold(self, name: str) -> tuple:

@@ -13,7 +13,7 @@ import numpy as np
 from .._node import carried, static, struct
 from ..checks import class_names, is_sparse, matrix, shown
 from ..kernels import holds_precomputed
-from ..numerics import is_traced, pad_rows
+from ..numerics import is_traced, pad_rows, with_zero_columns
 from ..types import Array, Batch, Lifted, Model, Rows, SparseRows
 from .frames import by_name, places
 from .functions import Expansion, Mapped, support_index
@@ -112,24 +112,36 @@ def _support_only(model: object) -> Any:
 
 
 @struct
+class ZeroColumns:
+    """x -> x with columns of zeros behind its `width` ones, as `dataset(pad=True)` lays them."""
+
+    width: int = static()
+
+    def __call__(self, x: Array) -> Array:
+        return with_zero_columns(x, self.width)
+
+
+@struct
 class TargetNames:
     """The names of what values predict, and of the columns of rows."""
 
     names: tuple = static(default=())
     columns: tuple = static(default=())  # (): not known
+    width: int = static(default=0)  # columns of rows before columns of zeros; 0: there are none
 
     def in_order(self, data: Batch) -> Batch:
-        """The rows with their columns in the order of these."""
+        """The rows with their columns in the order of these, and with columns of zeros as these."""
         known = data.classes
         if known is None or not self.columns or known.columns in ((), self.columns):
-            return data
+            is_raw = self.width and not isinstance(data, Lifted)
+            return data._replace(x=with_zero_columns(data.x, self.width)) if is_raw else data
         order = np.array(places(self.columns, known.columns, "columns of the rows"))
         if isinstance(data.x, SparseRows) or isinstance(data, Lifted):
             raise ValueError(
                 "sparse or prepared rows must have their columns in the order of training"
             )
-        known = dataclasses.replace(known, columns=self.columns)
-        return data._replace(x=data.x[:, order], classes=known)
+        known = dataclasses.replace(known, columns=self.columns, width=self.width)
+        return data._replace(x=with_zero_columns(data.x[:, order], self.width), classes=known)
 
     def predict(self, model: Any, x: Any) -> Any:
         """What a model predicts.
@@ -149,11 +161,16 @@ class TargetNames:
         """
         x = by_name(x, self.columns)
         if is_traced(model, x):
-            return self._traced(model(x))
-        values = decision_values(model, x)
+            return self._traced(model(with_zero_columns(x, self.width)))
+        x = _on_host(x)
+        values = decision_values(model, with_zero_columns(x, self.width))
         if not np.isfinite(values).all():
             _check_rows(x)
         return self._known(values)
+
+    def of_rows(self, model: Model) -> Model:
+        """The model as one of rows without columns of zeros."""
+        return Mapped(ZeroColumns(self.width), model) if self.width else model
 
     def _known(self, values: np.ndarray) -> np.ndarray:
         """What values on the host predict."""
@@ -218,7 +235,7 @@ class Classes(TargetNames):
         """
         if not self.names:
             raise AttributeError("the targets are real: there are no classes to predict")
-        return Classifier(_support_only(model), self.names, self.columns)
+        return Classifier(self.of_rows(_support_only(model)), self.names, self.columns)
 
 
 @struct
@@ -246,7 +263,7 @@ class Labels(TargetNames):
 
     def classifier(self, model: Model) -> Model:
         """The model with the names, as that of `Classes`, a `MultiLabel`."""
-        return MultiLabel(_support_only(model), self.names, self.columns)
+        return MultiLabel(self.of_rows(_support_only(model)), self.names, self.columns)
 
 
 class Named:
@@ -333,13 +350,14 @@ def classes_of(targets: Any, known: Any) -> Any:
     known = known or Classes()
     several = targets if isinstance(targets, tuple) else ()
     if targets is None or several[:1] == ("real",):
-        return Classes((), known.columns)
+        return Classes((), known.columns, known.width)
     if known.names:
         return known
     if several:
-        return Labels(tuple(range(several[1])), known.columns)
+        return Labels(tuple(range(several[1])), known.columns, known.width)
     numbers = tuple(range(targets)) if isinstance(targets, int) else ()
-    return Classes((-1, 1) if targets == "labels" else numbers, known.columns)
+    names = (-1, 1) if targets == "labels" else numbers
+    return Classes(names, known.columns, known.width)
 
 
 def check_values(score: np.ndarray) -> np.ndarray:

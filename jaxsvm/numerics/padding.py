@@ -1,13 +1,40 @@
-"""Padded sparse rows."""
+"""Padding: sparse rows to one width, rows and columns to sizes of a series."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from ..checks import matrix
 from ..types import LANE_WIDTH, SparseRows
+
+PADDED_ROWS, PADDED_COLUMNS = 256, 32  # the least sizes of padded data sets
+
+
+def series_size(n: int, least: int) -> int:
+    """The first of least, 2 least, 4 least, ... of at least n."""
+    return max(least, 1 << max(n - 1, 0).bit_length())
+
+
+def with_zero_columns(x: Any, width: int) -> Any:
+    """Rows of `width` columns with columns of zeros behind them, as `dataset(pad=True)` lays them.
+
+    Rows that have them are unchanged, and all rows if `width` is 0.
+
+    Raises:
+        ValueError: another number of columns.
+    """
+    size = series_size(width, PADDED_COLUMNS)
+    if not width or x.shape[-1] == size:
+        return x
+    x = matrix("x", x, width)
+    if isinstance(x, SparseRows):
+        return dataclasses.replace(x, columns=size)
+    pad = np.pad if isinstance(x, np.ndarray) else jnp.pad
+    return pad(x, ((0, 0), (0, size - width)))
 
 
 def pad_rows(x: Any) -> SparseRows:

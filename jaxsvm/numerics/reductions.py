@@ -263,9 +263,10 @@ def _top_k_of_shards(a: Array, k: int, many: int) -> Array:
 
 def power_of_two(size: Array) -> Array:
     """The powers of two just below numbers, within those of a normal inverse; elementwise."""
+    xp: Any = np if isinstance(size, np.ndarray | np.generic) else jnp
     least = float(jnp.finfo(size.dtype).tiny) * 4
-    exponent = jnp.frexp(jnp.clip(size, least, 1 / least))[1]
-    return jnp.ldexp(jnp.ones_like(size), exponent - 1)
+    exponent = xp.frexp(xp.clip(size, least, 1 / least))[1]
+    return xp.ldexp(xp.ones_like(size), exponent - 1)
 
 
 def is_traced(*trees: object) -> bool:

@@ -65,7 +65,7 @@ def check_dual_model(model: Model) -> None:
             "only an Expansion over the training rows carries dual coefficients, got "
             f"{type(model).__name__}"
         )
-    if not is_traced(model) and jnp.any((model.index < 0) & (model.coef != 0)):
+    if has_values(model) and np.any((np.asarray(model.index) < 0) & (np.asarray(model.coef) != 0)):
         raise TypeError(
             "the expansion stands on rows that are not training rows (index -1): it "
             "carries no dual coefficients"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._node import static, struct
+from .._node import carried, static, struct
 from ..losses import hinge
 from ..numerics import is_traced
 from ..types import AnyLoss, Array, Batch, Model, check_weights
@@ -40,9 +40,30 @@ class Probe:
 
     data: Batch
 
+    def on(self, data: Batch) -> Probe:
+        """The probe on other rows."""
+        return dataclasses.replace(self, data=data)
+
     def matched(self, names: Any) -> Any:
         """The probe on its rows with columns and classes as `names`, `models.Classes`, has them."""
-        return dataclasses.replace(self, data=names.matched(self.data))
+        return self.on(names.matched(self.data))
+
+    def __call__(self, model: Model) -> Array:
+        model, data = check_objective(model, self.data, needs="__call__")
+        probe = self if data is self.data else self.on(data)
+        # without the names, which need no other program; functions may be of anything
+        probe = dataclasses.replace(probe, data=data._replace(classes=None))
+        is_function = jax.tree_util.all_leaves([model]) or is_traced(probe, model)
+        return probe.measure(model) if is_function else _measure(probe, carried(model))
+
+    def measure(self, model: Model) -> Array:
+        """The number for a model without names, ()."""
+        raise NotImplementedError
+
+
+@jax.jit
+def _measure(probe: Probe, model: Model) -> Array:
+    return probe.measure(model)
 
 
 @struct
@@ -50,23 +71,22 @@ class _Error(Probe):
     # "signs": -1 and +1; "numbers": class numbers; "real": neither; "": either, or not known
     labels: str = static(default="")
 
-    def matched(self, names: Any) -> Any:
-        return error_on(names.matched(self.data))
+    def on(self, data: Batch) -> Probe:
+        return error_on(data)
 
-    def __call__(self, model: Model) -> Array:
-        model, data = check_objective(model, self.data, needs="__call__")
-        score, y = decision_values(model, data), data.y
+    def measure(self, model: Model) -> Array:
+        score, y, labels = decision_values(model, self.data), self.data.y, self.labels
         if y.ndim == 2:
             _check_columns(score, y)
-            return _share(data, misclassified(score, y).astype(score.dtype))
-        labels = self.labels if data is self.data else _kind_of(data)
-        if labels not in ("", "signs" if score.ndim == 1 else "numbers"):
+        elif labels not in ("", "signs" if score.ndim == 1 else "numbers"):
             want = f"{score.shape[-1]} values a row, for class numbers 0 .. k-1"
             want = "one value a row, for labels -1 and +1" if score.ndim == 1 else want
             other = "class numbers, or real targets: take risk_on for those"
             have = "labels -1 and +1" if labels == "signs" else other
             raise ValueError(f"the model gives {want}, but the data of error_on hold {have}")
-        return _share(data, misclassified(score, y).astype(score.dtype))
+        # rounding does not lead above 1
+        wrong = misclassified(score, y).astype(score.dtype)
+        return jnp.minimum(jnp.vdot(normalized_weights(self.data), wrong), 1)
 
 
 def _kind_of(data: Batch) -> str:
@@ -79,12 +99,7 @@ def _kind_of(data: Batch) -> str:
     return "numbers" if (y >= 0).all() else "signs" if (y**2 == 1).all() else "real"
 
 
-def _share(data: Batch, wrong: Array) -> Array:
-    """The weighted share of what is wrong; rounding does not lead above 1."""
-    return jnp.minimum(jnp.vdot(normalized_weights(data), wrong), 1)
-
-
-def error_on(data: Batch) -> Callable:
+def error_on(data: Batch) -> Probe:
     """A probe for `fit`: model -> weighted fraction of misclassified rows.
 
     A row is misclassified if its score has the wrong sign, its largest score is that of another
@@ -117,7 +132,7 @@ def error_on(data: Batch) -> Callable:
     return _Error(data, _kind_of(data))
 
 
-def risk_on(data: Batch, loss: AnyLoss = hinge) -> Callable:
+def risk_on(data: Batch, loss: AnyLoss = hinge) -> Probe:
     """A probe for `fit`: model -> weighted mean loss on the rows of `data`.
 
     It is inf if a score is not finite. Of k targets a row it is the mean over all of them.
@@ -142,9 +157,8 @@ def risk_on(data: Batch, loss: AnyLoss = hinge) -> Callable:
 class _Risk(Probe):
     loss: Any
 
-    def __call__(self, model: Model) -> Array:
-        model, data = check_objective(model, self.data, needs="__call__")
-        score = decision_values(model, data)
+    def measure(self, model: Model) -> Array:
+        data, score = self.data, decision_values(model, self.data)
         if data.y.ndim == 2:
             _check_columns(score, data.y)
         elif score.ndim != 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +27,7 @@ from ..ranking import (
     violators,
 )
 from ..types import Array, Batch, Model, check_weights
-from .evaluate import check_objective, decision_values
+from .evaluate import decision_values
 from .probes import Probe
 
 GAINS = ("exponential", "linear")
@@ -191,10 +190,8 @@ def ndcg_on(
 class _OfScores(Probe):
     """A probe that reads the scores of its rows alone."""
 
-    def __call__(self, model: Model) -> Array:
-        model, data = check_objective(model, self.data, needs="__call__")
-        made = self if data is self.data else dataclasses.replace(self, data=data)
-        return made.of_scores(_scores(model, data))
+    def measure(self, model: Model) -> Array:
+        return self.of_scores(_scores(model, self.data))
 
     def of_scores(self, score: Array) -> Array:
         """The measure of the scores (n,) of the rows."""

@@ -28,6 +28,11 @@ class Batches(Sampler):
         raise NotImplementedError
 
 
+def known_rows(data: Batch) -> Array:
+    """The number of rows without padding, () int32."""
+    return count(data.index >= 0)
+
+
 def positive_rows(data: Batch) -> tuple[Array, Array]:
     """The rows of positive weight first, in order, and their number."""
     positive = data.weight > 0

@@ -12,7 +12,7 @@ from jax import lax
 from .._node import between, node, register
 from ..numerics import count, index_row
 from ..types import Array, Batch
-from .base import Batches
+from .base import Batches, known_rows
 from .permutation import ROUNDS, shuffled
 
 LOWEST, HIGHEST = 1 / 20, 20.0  # preferences
@@ -28,6 +28,7 @@ class AcfState(NamedTuple):
     schedule: Array
     mean: Array  # ()  mean progress, exponentially weighted
     step: Array  # ()  int32, steps with feedback so far
+    rows: Array  # ()  int32, the rows without padding
 
 
 @node
@@ -80,23 +81,22 @@ class acf(Batches):
     def init(self, key: Array, data: Batch) -> AcfState:
         preference = (data.weight > 0).astype(data.weight.dtype)
         zero = jnp.zeros((), jnp.int32)
-        total = self.period(len(preference)) * self.batch_size
-        schedule = _systematic(key, preference, zero, total)
-        return AcfState(key, preference, schedule, jnp.zeros_like(preference[0]), zero)
+        rows = known_rows(data)
+        schedule = _systematic(key, preference, zero, rows, self.batch_size)
+        return AcfState(key, preference, schedule, jnp.zeros_like(preference[0]), zero, rows)
 
     def draw_one(self, s: AcfState, t: Array) -> Array:
-        b, count = self.batch_size, s.schedule.shape[0]
-        epoch, step = t // (count // b), t % (count // b)
+        b, period = self.batch_size, -(-s.rows // self.batch_size)
+        epoch, step = t // period, t % period
         words = jax.random.bits(jax.random.fold_in(s.key, epoch), (ROUNDS,), jnp.uint32)
         position = step * b + jnp.arange(b, dtype=jnp.int32)
-        return s.schedule[shuffled(position, jnp.int32(count), words, count)]
+        return s.schedule[shuffled(position, period * b, words, s.schedule.shape[0])]
 
     def feedback(self, s: AcfState, index: Array, progress: Array) -> AcfState:
-        b, n = self.batch_size, s.preference.shape[0]
-        steps = s.schedule.shape[0] // b
+        b, steps = self.batch_size, -(-s.rows // self.batch_size)
         first_epoch = s.step < steps  # feedback never spans two epochs
-        rate = jnp.where(first_epoch, 0, 1 / n).astype(s.mean.dtype)
-        tiny = jnp.finfo(s.mean.dtype).tiny
+        rate = jnp.where(first_epoch, 0, 1 / s.rows).astype(s.mean.dtype)
+        tiny, length = jnp.finfo(s.mean.dtype).tiny, (steps * b).astype(s.mean.dtype)
 
         def visit(carry, item):
             p, mean, (row, value) = carry
@@ -109,7 +109,7 @@ class acf(Batches):
             power = jnp.minimum(rise, math.log(HIGHEST / LOWEST))
             new = jnp.clip(old * jnp.exp(power), LOWEST, HIGHEST)
             value = jnp.where(visited & ~first_epoch & (mean > tiny) & (old > 0), new, old)
-            added, moved = mean + gain / (steps * b), (1 - rate) * mean + rate * gain
+            added, moved = mean + gain / length, (1 - rate) * mean + rate * gain
             mean = jnp.where(visited, jnp.where(first_epoch, added, moved), mean)
             return (p, mean, (row, value)), None
 
@@ -117,34 +117,35 @@ class acf(Batches):
         items = index.ravel(), jnp.broadcast_to(progress.astype(s.mean.dtype), index.shape).ravel()
         (p, mean, (row, value)), _ = lax.scan(visit, start, items)
         p, step = p.at[row].set(value), s.step + count(jnp.any(index >= 0, axis=1))
-        redraw = lambda: _systematic(s.key, p, step // steps, steps * b)
+        redraw = lambda: _systematic(s.key, p, step // steps, s.rows, b)
         schedule = lax.cond(step % steps == 0, redraw, lambda: s.schedule)
-        return AcfState(s.key, p, schedule, mean, step)
+        return AcfState(s.key, p, schedule, mean, step, s.rows)
 
 
 _UNIT = 16  # fractional bits of a row's visits per epoch
 
 
-def _systematic(key: Array, preference: Array, epoch: Array, total: int) -> Array:
-    """A systematic sample of `total` row numbers, sorted.
+def _systematic(key: Array, preference: Array, epoch: Array, rows: Array, b: int) -> Array:
+    """A systematic sample of row numbers for an epoch of steps of `b` rows, sorted.
 
-    Row i occurs floor or ceil of total p_i / sum(p) times. The expected counts are cumulated; row i
-    is drawn once for each point offset + k, k an integer, in its interval. Fixed-point arithmetic
-    modulo 2^32 keeps this exact for any number of rows. Offsets of successive epochs are spread
-    evenly.
+    Of `total` numbers row i occurs floor or ceil of total p_i / sum(p) times. The expected counts
+    are cumulated; row i is drawn once for each point offset + k, k an integer, in its interval.
+    Fixed-point arithmetic modulo 2^32 keeps this exact for any number of rows. Offsets of
+    successive epochs are spread evenly.
     """
-    n = preference.shape[0]
-    expected, positive = preference * (total / jnp.sum(preference)), preference > 0
+    n, total = preference.shape[0], -(-rows // b) * b
+    share = total.astype(preference.dtype) / jnp.sum(preference)
+    expected, positive = preference * share, preference > 0
     integer_part = jnp.floor(expected)
     # without the integer part: 2^16 overflows
     fraction = jnp.round((expected - integer_part) * 2**_UNIT).astype(jnp.uint32)
     integer_part = integer_part.astype(jnp.int32)
-    remaining = jnp.asarray(total, jnp.int32) - jnp.sum(integer_part, dtype=jnp.int32)
+    remaining = total - jnp.sum(integer_part, dtype=jnp.int32)
     deficit = (remaining.astype(jnp.uint32) << _UNIT) - jnp.sum(fraction, dtype=jnp.uint32)
     deficit = deficit.astype(jnp.int32)
     # The rounding error of the sum is distributed over the rows.
-    rows, rank = count(positive), jnp.cumsum(positive, dtype=jnp.int32)
-    correction = deficit // rows + (rank <= deficit % rows).astype(jnp.int32)
+    number, rank = count(positive), jnp.cumsum(positive, dtype=jnp.int32)
+    correction = deficit // number + (rank <= deficit % number).astype(jnp.int32)
     fraction = fraction + jnp.where(positive, correction, 0).astype(jnp.uint32)
     step = jnp.uint32(2654435769) * epoch.astype(jnp.uint32)  # 2^32 / golden ratio
     offset = (jax.random.bits(jax.random.clone(key), (), jnp.uint32) + step) >> (32 - _UNIT)
@@ -152,4 +153,4 @@ def _systematic(key: Array, preference: Array, epoch: Array, total: int) -> Arra
     # modulo 2^16, and with its sign
     extra = (ends >> _UNIT) - (ends - fraction >> _UNIT) << (32 - _UNIT)
     repeats = integer_part + (extra.astype(jnp.int32) >> (32 - _UNIT))
-    return jnp.repeat(jnp.arange(n, dtype=jnp.int32), repeats, total_repeat_length=total)
+    return jnp.repeat(jnp.arange(n, dtype=jnp.int32), repeats, total_repeat_length=-(-n // b) * b)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from .._node import between, node, register
 from ..numerics import count
 from ..types import Array, Batch
-from .base import Batches, positive_rows
+from .base import Batches, known_rows, positive_rows
 from .permutation import ROUNDS, in_rounds
 
 
@@ -29,6 +29,7 @@ class ShrinkingState(NamedTuple):
     # Progress of each row at its last visit: 1 yes, 0 no; 3 and 2 for a visit in this period.
     progressed: Array  # (n,)  int32
     step: Array  # ()   int32, steps with feedback so far
+    period: Array  # ()   int32, the steps of a period
 
 
 @node
@@ -80,11 +81,12 @@ class shrinking(Batches):
 
     def init(self, key: Array, data: Batch) -> ShrinkingState:
         rows, count = positive_rows(data)
-        zero = jnp.zeros((), jnp.int32)
-        return ShrinkingState(key, rows, count, rows, zero, jnp.zeros(rows.shape, jnp.int32), zero)
+        zero, period = jnp.zeros((), jnp.int32), -(-known_rows(data) // self.batch_size)
+        progressed = jnp.zeros(rows.shape, jnp.int32)
+        return ShrinkingState(key, rows, count, rows, zero, progressed, zero, period)
 
     def draw_one(self, s: ShrinkingState, t: Array) -> Array:
-        b, period = self.batch_size, self.period(s.rows.shape[0])
+        b, period = self.batch_size, s.period
         full_pass = (t // period % (1 + self.rounds) == 0) | (s.n_active == 0)
         size = jnp.where(full_pass, s.count, s.n_active)
         position = t % period * b + jnp.arange(b, dtype=jnp.int32)
@@ -105,7 +107,7 @@ class shrinking(Batches):
             active = s.active.at[position].set(jnp.arange(n, dtype=jnp.int32), mode="drop")
             return active, count(active_now > 0), active_now
 
-        period_ends = step % self.period(n) == 0
+        period_ends = step % s.period == 0
         keep = lambda: (s.active, s.n_active, progressed)
         active, n_active, progressed = jax.lax.cond(period_ends, redraw, keep)
         return s._replace(active=active, n_active=n_active, progressed=progressed, step=step)

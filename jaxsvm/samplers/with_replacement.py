@@ -29,7 +29,8 @@ def cumulative_units(weight: Array) -> Array:
     It is exact for integer weights, else in units of 2^-31 of the sum.
     """
     integers = jnp.all(weight == jnp.round(weight)) & (jnp.sum(weight) < 2**24)
-    most = jnp.asarray(2.0**31, weight.dtype) * (1 - weight.shape[0] / 2**31)
+    positive = jnp.sum(weight > 0, dtype=weight.dtype)  # each of them may gain a unit
+    most = jnp.asarray(2.0**31, weight.dtype) * (1 - positive / 2.0**31)
     units = weight * (most / jnp.sum(weight))
     # A positive weight is at least one unit.
     units = jnp.where(weight > 0, jnp.maximum(jnp.floor(units), 1), jnp.zeros_like(units))
