@@ -62,7 +62,12 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow, **more: object) -> Self:
         with self._restore_on_error():
-            self._probable()
+            if self.probability not in (True, False, "deprecated"):
+                raise ValueError(
+                    f"probability must be True or False, got {self.probability!r}: the "
+                    "probabilities are by sigmoids; for others take "
+                    "CalibratedClassifierCV(method=...)"
+                )
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
             if y.ndim == 2:
                 self.classes_: Any = [
@@ -177,11 +182,6 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
     def _probable(self) -> bool:
         """Whether probabilities are asked for; "deprecated", scikit-learn's default, is False."""
-        if self.probability not in (True, False, "deprecated"):
-            raise ValueError(
-                f"probability must be True or False, got {self.probability!r}: the probabilities "
-                "are by sigmoids; for others take CalibratedClassifierCV(method=...)"
-            )
         return bool(self.probability) and self.probability != "deprecated"
 
     def _calibrate(

@@ -32,10 +32,9 @@ class LinearSVC(LinearSVM, BaseClassifier):
     solver="auto" takes `jaxsvm.newton` for a loss with a continuous slope, such as the squared
     hinge, and with fewer rows than columns `jaxsvm.dual_descent`. For other losses of dense rows of
     at most 512 columns it takes `jaxsvm.interior_point`, or from 5,000 rows on
-    `jaxsvm.augmented_lagrangian`. Else it takes `jaxsvm.dual_descent`. The last two are a trial on
-    at most 512 columns. After 150 steps, or 200 visits of each row, the safer method begins anew.
-    Other penalties than "l2" take
-    `jaxsvm.proximal_newton`, for a loss with a continuous slope.
+    `jaxsvm.augmented_lagrangian`. Else it takes `jaxsvm.dual_descent`. Sparse rows of at
+    most 512 columns take `jaxsvm.augmented_lagrangian` instead where the mean of C |x|^2 is above
+    32. Other penalties than "l2" take `jaxsvm.proximal_newton`, for a loss with a continuous slope.
 
     Args:
         penalty: "l2", "l1" or "elasticnet".

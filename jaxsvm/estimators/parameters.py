@@ -56,7 +56,7 @@ def estimator(names: str) -> Callable[[type[_T]], type[_T]]:
 @dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
 def parameters(cls: type[_T]) -> type[_T]:
     """Make the annotated attributes of a class parameters, which `estimator` may name."""
-    return dataclasses.dataclass(eq=False, repr=False, kw_only=True)(cls)
+    return dataclasses.dataclass(init=False, eq=False, repr=False, kw_only=True)(cls)
 
 
 @parameters
