@@ -111,35 +111,37 @@ def fit_pairs(solver: Any, data: Batch, k: int, key: Array, tol: object) -> Fit:
         weight = pairs.weight * (np.arange(size) < np.array(lengths)[:, None])
         number = np.broadcast_to(np.arange(size, dtype=np.int32), index.shape)
         pairs = pairs._replace(y=labels, index=number, weight=weight)
-        run = run_pair if width == 1 else run_lanes
-        model, *end = jax.tree.map(np.asarray, run(inputs._replace(data=pairs, x=x), key, limit))
+        inputs = inputs._replace(data=pairs, x=x)
+        model, row = jax.tree.map(np.asarray, (run_pair if width == 1 else run_lanes)(inputs, key))
         for i, values in zip(numbers, model.coef, strict=True):
             coef[i, rows[i]] = values[: len(rows[i])]
-        ends.append((model.b, *end))
-    b, row, done, finite = jax.tree.map(lambda *a: np.concatenate(a)[: len(rows)], *ends)
+        ends.append((model.b, row))
+    b, row = jax.tree.map(lambda *a: np.concatenate(a)[: len(rows)], *ends)
     parts = {"x": data.x, "coef": coef, "b": b, "index": np.arange(len(y), dtype=np.int32)}
     shared = dataclasses.replace(jax.tree.map(lambda a: a[0], model), **parts)
     stacked = [False] * len(jax.tree.leaves((shared.kernel, shared.x))) + [True, True, False]
     ends_of = row.step[0], row.loss.mean(), row.residual.max(), row.support.sum(), row.evals.sum()
     one_row: Any = [*map(np.atleast_1d, ends_of), None]
-    state = RunState((), (), row.step[0], done.all())
+    curve = Curve(*one_row)
+    state = RunState((), (), row.step[0], curve.residual[0] <= limit)
+    finite = np.isfinite(row.loss + row.residual).all()
     of_all = OneVsOne(shared, (*stacked,), k)
-    return Fit(of_all, state, Curve(*one_row), limit, finite.all(), jnp.asarray(STEPS, jnp.int32))
+    return Fit(of_all, state, curve, limit, finite, jnp.asarray(STEPS, jnp.int32))
 
 
-def run_pair(inputs: Inputs, key: Array, limit: object) -> tuple:
-    """The end of the run of one pair, by the program of a machine of two classes."""
+def run_pair(inputs: Inputs, key: Array) -> tuple:
+    """The model and the row of the curve of a pair, by the program of a machine of two classes."""
     data, x = jax.tree.map(lambda a: a[0], (inputs.data, inputs.x))
-    state, row, model, finite = run_once(inputs._replace(data=data, x=x), key, limit)
-    return jax.tree.map(lambda a: np.asarray(a)[None], (model, row, state.done, finite))
+    _, row, model = run_once(inputs._replace(data=data, x=x), key)
+    return jax.tree.map(lambda a: np.asarray(a)[None], (model, row))
 
 
 @jax.jit
-def run_lanes(inputs: Inputs, key: Array, limit: object) -> tuple:
-    """The ends of the runs of several pairs, whose rows have a leading axis."""
+def run_lanes(inputs: Inputs, key: Array) -> tuple:
+    """The models and rows of the curves of several pairs, whose rows have a leading axis."""
 
     def run(data: Batch, x: Any) -> tuple:
-        state, row, model, finite = run_once(inputs._replace(data=data, x=x), key, limit)
-        return model, row, state.done, finite
+        _, row, model = run_once(inputs._replace(data=data, x=x), key)
+        return model, row
 
     return jax.vmap(run)(inputs.data, inputs.x)

@@ -12,6 +12,7 @@ import scipy.optimize
 import scipy.sparse
 import sklearn.linear_model
 import sklearn.svm
+from compiling import listen
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris, make_blobs
@@ -589,3 +590,48 @@ def test_one_class_against_the_rest_by_scikit_learn():
         made = OneVsRestClassifier(SVC(kernel="linear")).fit(x, y)
         theirs = OneVsRestClassifier(sklearn.svm.SVC(kernel="linear")).fit(x, y)
         np.testing.assert_array_equal(made.predict(x), theirs.predict(x))
+
+
+def clouds(classes, each=12, d=5):
+    """Rows around a centre for each class, some of them between two."""
+    rng = np.random.default_rng(classes)
+    y = np.repeat(np.arange(classes), each)
+    return 1.5 * rng.normal(size=(classes, d))[y] + rng.normal(size=(len(y), d)), y
+
+
+@pytest.mark.parametrize("machine", ["SVC", "NuSVC"])
+@pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
+def test_more_than_64_pairs_of_classes(machine, kernel):
+    """They are trained 32 at a time, the last ones with repetitions, each on rows of its own."""
+    x, y = clouds(12)
+    x = rbf_kernel(x) if kernel == "precomputed" else x
+    how = {"kernel": kernel, "decision_function_shape": "ovo"}
+    ours = getattr(estimators, machine)(tol=1e-6, **how).fit(x, y)
+    theirs = getattr(sklearn.svm, machine)(tol=1e-8, **how).fit(x, y)
+    np.testing.assert_allclose(ours.decision_function(x), theirs.decision_function(x), atol=2e-4)
+    assert (ours.predict(x) == theirs.predict(x)).all()
+
+
+def test_programs_know_no_number_of_classes():
+    """Rows of pairs and columns are of one size each, so that one program trains them all."""
+    SVC().fit(*clouds(3))
+    events = listen()
+    for classes, each, d in ((2, 30, 5), (4, 40, 9), (7, 20, 30)):
+        SVC().fit(*clouds(classes, each, d))
+    assert not sum(event.endswith("backend_compile_duration") for event in events)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"kernel": "linear"}, {"kernel": "poly"}, {"kernel": "sigmoid"}]
+)
+@pytest.mark.parametrize("classes", [2, 4])
+def test_values_of_a_few_rows_are_those_of_many(options, classes):
+    """NumPy makes the first ones, and programs the others; rows lie far from 0."""
+    x, y = clouds(classes, 200)
+    x = x + (1000 if not options else 0)
+    ours = SVC(decision_function_shape="ovo", **options).fit(x, y)
+    many = ours.decision_function(np.tile(x, (200, 1)))
+    np.testing.assert_allclose(ours.decision_function(x[:3]), many[:3], rtol=1e-4, atol=2e-4)
+    if kernel != "sigmoid":  # whose dual has several maxima
+        theirs = sklearn.svm.SVC(decision_function_shape="ovo", **options).fit(x, y)
+        np.testing.assert_allclose(many[:3], theirs.decision_function(x[:3]), atol=0.02)
