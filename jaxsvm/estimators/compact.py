@@ -106,7 +106,8 @@ def compact(model: object, rows: np.ndarray, d: int | None) -> Any:
     elif d is not None and x.shape[1] > d:
         x = dataclasses.replace(x, columns=d) if isinstance(x, SparseRows) else x[:, :d].copy()
     index = numbers[points].astype(np.int32)
-    x, coef, index = jax.device_put((x, np.asarray(model.coef)[..., points], index))
+    coef = np.take(np.asarray(model.coef), points, axis=-1)
+    x, coef, index = jax.device_put((x, coef, index))
     return dataclasses.replace(model, x=x, coef=coef, index=index)
 
 

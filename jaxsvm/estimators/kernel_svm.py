@@ -19,7 +19,7 @@ from ..types import Solver
 from .base import BaseSVM, Rows, Spec, Trained
 from .compact import inner_of, on_rows
 from .functions import as_numbers, is_function, is_table, is_traceable, kernel_matrix
-from .pairs import Pairs, by_opponent, pair_coef
+from .pairs import Pairs, pair_coef, pairs_by_opponent
 from .parameters import KernelParameters, PerRow, gamma_of, is_matrix, kernel_of, parameters
 from .preprocess import validate
 
@@ -115,8 +115,7 @@ class KernelSVM(KernelParameters, BaseSVM):
         place, k = targets.place, len(targets.names or (None,))
         model = on_rows(inner_of(self.model_))
         points = support_index(model)
-        coef = np.atleast_2d(np.asarray(model.coef, np.float64))[:, points]
-        b = np.asarray(model.b, np.float64)
+        coef, b = np.atleast_2d(np.asarray(model.coef)), np.asarray(model.b, np.float64)
         self.intercept_ = np.broadcast_to(b, coef.shape[:1]).copy()  # of each model
         number = np.full(max(group.max(), 0) + 1, -1)
         number[group[np.asarray(model.index)[points]]] = np.arange(len(points))
@@ -126,10 +125,11 @@ class KernelSVM(KernelParameters, BaseSVM):
             index = index[np.argsort(place[index], kind="stable")]
         number = number[index]
         total = np.bincount(number, weight[index], len(points))
-        coef = coef[:, number] * (weight[index] / total[number])
         classes = np.zeros(len(index), int) if place is None else place[index]
+        models: Any = np.arange(len(coef))[:, None]
         if isinstance(self._decision_model(), Pairs):
-            coef = by_opponent(coef, classes, k)
+            models = pairs_by_opponent(classes, k)
+        coef = coef[models, points[number]] * (weight[index] / total[number])
         vectors = np.empty((0, 0)) if self._columns == "rows" else x[index].astype(np.float64)
         self.support_, self.support_vectors_ = index.astype(np.int32), vectors
         self.dual_coef_ = type(vectors)(coef) if is_sparse(vectors) else coef

@@ -39,14 +39,13 @@ def pair_number(first: np.ndarray, second: np.ndarray, k: int) -> Any:
     return first * (2 * k - first - 1) // 2 + second - first - 1
 
 
-def by_opponent(coef: np.ndarray, place: np.ndarray, k: int) -> np.ndarray:
-    """The coefficients (k-1, m) of m points of classes `place` from those of pairs, (k(k-1)/2, m).
+def pairs_by_opponent(place: np.ndarray, k: int) -> np.ndarray:
+    """The numbers of the pairs (k-1, m) of m points of classes `place`.
 
-    Row r of a point of class c is its coefficient against the class r, or r + 1 from r = c on.
+    Row r of a point of class c is its pair with the class r, or r + 1 from r = c on.
     """
     opponent = np.arange(k - 1)[:, None] + (np.arange(k - 1)[:, None] >= place)
-    number = pair_number(np.minimum(opponent, place), np.maximum(opponent, place), k)
-    return coef[number, np.arange(len(place))]
+    return pair_number(np.minimum(opponent, place), np.maximum(opponent, place), k)
 
 
 def votes_of(first_wins: Any, k: int) -> Any:
