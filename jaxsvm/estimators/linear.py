@@ -49,7 +49,9 @@ SHARES = {
     "sdca": 0.5,
 }
 MANY_ENTRIES = 2**15  # of sparse rows, from which on equal rows stay apart for dual_descent
-HEAVY = 32.0  # mean C |x|^2 of few columns, above which dual_descent takes many passes
+# mean C |x|^2 of few columns, up to which these methods come to the optimum in a few steps
+MOST_LOAD = {"dual_descent": 32.0, "augmented_lagrangian": 512.0}
+SAFE = "interior_point"  # whatever the scale of rows
 
 
 @parameters
@@ -88,7 +90,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
         name = self._method(rows.x, int((rows.group >= 0).sum()), loss)
         if numbers and self.solver == "auto" and name == "augmented_lagrangian":
-            name = "interior_point"  # whose certificates are closer
+            name = SAFE  # some C of a grid are large
         C, how = self._number("C", numbers), dict[str, Any](rounds=float(steps))
         how["bias"] = "feature" if self.fit_intercept and not self._has_column() else "none"
         if name == "proximal_newton":
@@ -130,9 +132,11 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         if is_smooth and loss.quadratic is not None and rows < x.shape[1]:
             return "dual_descent"
         name = fastest_linear(loss, rows, x.shape[1], not is_sparse(x))
-        is_slow = name == "dual_descent" and x.shape[1] <= MOST_COLUMNS
-        if is_slow and self.C * mean_sqnorm(x, np.ones(x.shape[0])) > HEAVY:
-            return "augmented_lagrangian"
+        if name in ("dual_descent", "augmented_lagrangian") and x.shape[1] <= MOST_COLUMNS:
+            check_positive(C=self.C)
+            load = self.C * mean_sqnorm(x, np.ones(x.shape[0]))
+            if load > MOST_LOAD[name]:
+                return "augmented_lagrangian" if load <= max(MOST_LOAD.values()) else SAFE
         return name
 
     def _has_column(self) -> bool:

@@ -32,9 +32,10 @@ class LinearSVC(LinearSVM, BaseClassifier):
     solver="auto" takes `jaxsvm.newton` for a loss with a continuous slope, such as the squared
     hinge, and with fewer rows than columns `jaxsvm.dual_descent`. For other losses of dense rows of
     at most 512 columns it takes `jaxsvm.interior_point`, or from 5,000 rows on
-    `jaxsvm.augmented_lagrangian`. Else it takes `jaxsvm.dual_descent`. Sparse rows of at
-    most 512 columns take `jaxsvm.augmented_lagrangian` instead where the mean of C |x|^2 is above
-    32. Other penalties than "l2" take `jaxsvm.proximal_newton`, for a loss with a continuous slope.
+    `jaxsvm.augmented_lagrangian`. Else it takes `jaxsvm.dual_descent`. On at most 512 columns,
+    where the mean of C |x|^2 is above 32, `jaxsvm.augmented_lagrangian` stands in for that, and
+    above 512 `jaxsvm.interior_point` for both. Other penalties than "l2" take
+    `jaxsvm.proximal_newton`, for a loss with a continuous slope.
 
     Args:
         penalty: "l2", "l1" or "elasticnet".

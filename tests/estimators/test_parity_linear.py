@@ -341,3 +341,22 @@ def test_the_model_of_another_intercept_scaling_is_that_of_the_estimator(k):
     np.testing.assert_allclose(values, made.decision_function(x[:7]), atol=1e-5)
     chances = made.calibrated_.predict_proba(x[:7])
     np.testing.assert_allclose(chances, made.predict_proba(x[:7]), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("rows", "share", "C", "wanted"),
+    [
+        (5200, 1.0, 1.0, "augmented_lagrangian"),
+        (5200, 1.0, 100.0, "interior_point"),
+        (600, 0.05, 1.0, "dual_descent"),
+        (600, 0.05, 30.0, "augmented_lagrangian"),
+        (600, 0.05, 300.0, "interior_point"),
+    ],
+)
+def test_the_hinge_takes_a_solver_by_the_rows_and_C(rows, share, C, wanted):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(rows, 70)) * (random.random((rows, 70)) < share)
+    y = x @ random.normal(size=70) + random.normal(size=rows) > 0
+    x = x if share == 1 else scipy.sparse.csr_matrix(x)
+    assert LinearSVC(loss="hinge", C=C, random_state=0).fit(x, y).solver_ == wanted
