@@ -21,7 +21,7 @@ from ..checks import (
 )
 from ..models import Classes, Labels
 from ..models.frames import column_names, frame_numbers, is_frame
-from ..numerics import PADDED_ROWS, pack_lists, pad_rows, series_size, with_zero_columns
+from ..numerics import PADDED_ROWS, pack_lists, pad_rows, series_size, widened, with_zero_columns
 from ..ranking import check_grades, signed_times
 from ..types import LANE_WIDTH, Batch, SparseRows
 from .class_numbers import encode
@@ -190,13 +190,12 @@ def padded(data: Batch) -> Batch:
 
     Rows behind the others are copies of the first, with weight 0 and index -1.
     """
-    xp: Any = jnp if is_traced_array(data) else np  # which compiles nothing
+    xp = jnp if is_traced_array(data) else np  # which compiles nothing
     (n, d), place = data.x.shape, np.arange(series_size(data.y.shape[0], PADDED_ROWS))
     rows = jax.tree.map(lambda a: xp.asarray(a)[np.where(place < n, place, 0)], data)
     x, index = with_zero_columns(rows.x, d), xp.where(place < n, rows.index, -1)
     if isinstance(x, SparseRows):
-        widen = lambda a: xp.pad(a, ((0, 0), (0, series_size(a.shape[1], LANE_WIDTH) - a.shape[1])))
-        x = dataclasses.replace(x, index=widen(x.index), value=widen(x.value))
+        x = widened(x, series_size(x.value.shape[1], LANE_WIDTH))
     weight = xp.where(place < n, rows.weight.T, 0).T.astype(rows.weight.dtype)
     named = dataclasses.replace(data.classes or Classes(), width=d)
     return jax.device_put(rows._replace(x=x, index=index, weight=weight, classes=named))

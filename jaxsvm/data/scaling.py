@@ -51,7 +51,7 @@ def standardize(x: Array) -> Standardize:
 
 def _moments(x: Array) -> tuple[Array, Array]:
     """The mean and the deviation of each column; of a constant one its number and 1."""
-    xp: Any = np if isinstance(x, np.ndarray) else jnp
+    xp = np if isinstance(x, np.ndarray) else jnp
     dtype = x.dtype
     # the computed deviation of such a column is a rounding error
     constant = xp.max(x, 0) == xp.min(x, 0)
@@ -110,7 +110,7 @@ def scale(x: Array) -> Scale:
 
 def _ranges(x: Rows) -> tuple[Array | None, Array]:
     """The smallest number and the range of each column; of sparse rows None and the largest."""
-    xp: Any = np if isinstance(x, np.ndarray) else jnp
+    xp = np if isinstance(x, np.ndarray) else jnp
     if isinstance(x, SparseRows):
         low, size = None, jnp.abs(x.value)
         width = jnp.zeros(x.columns, x.dtype).at[x.index].max(size, mode="promise_in_bounds")

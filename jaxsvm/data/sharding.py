@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..checks import integer, shown
+from ..numerics import widened
 from ..numerics.sharding import ROWS, auto_axes, example_mesh
 from ..types import Array, Batch, SparseRows, check_batch
 
@@ -109,7 +108,5 @@ def _same_shapes(data: Batch, own: int) -> tuple[Batch, int]:
         of_all = multihost_utils.process_allgather(np.array([length, width]))
         length, widest = (int(number) for number in np.asarray(of_all).max(axis=0))
         if isinstance(data.x, SparseRows):
-            pad = lambda a: np.pad(np.asarray(a), ((0, 0), (0, widest - a.shape[1])))
-            index, value = pad(data.x.index), pad(data.x.value)
-            data = data._replace(x=dataclasses.replace(data.x, index=index, value=value))
+            data = data._replace(x=widened(data.x, widest))
     return data, length

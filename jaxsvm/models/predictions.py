@@ -13,7 +13,7 @@ import numpy as np
 from .._node import carried, static, struct
 from ..checks import class_names, is_sparse, matrix, shown
 from ..kernels import holds_precomputed
-from ..numerics import is_traced, pad_rows, with_zero_columns
+from ..numerics import is_traced, pad_rows, series_size, widened, with_zero_columns
 from ..types import Array, Batch, Lifted, Model, Rows, SparseRows
 from .frames import by_name, places
 from .functions import Expansion, Mapped, support_index
@@ -82,9 +82,7 @@ def _on_host(x: Any) -> Any:
     if not isinstance(x, SparseRows):
         return np.asarray(x)
     x = jax.tree.map(np.asarray, x.materialize())
-    width = x.value.shape[1]
-    padding = (0, 0), (0, (1 << (width - 1).bit_length()) - width)
-    return dataclasses.replace(x, index=np.pad(x.index, padding), value=np.pad(x.value, padding))
+    return widened(x, series_size(x.value.shape[1], 1))
 
 
 def _check_rows(x: Rows) -> None:
@@ -356,8 +354,7 @@ def classes_of(targets: Any, known: Any) -> Any:
     if several:
         return Labels(tuple(range(several[1])), known.columns, known.width)
     numbers = tuple(range(targets)) if isinstance(targets, int) else ()
-    names = (-1, 1) if targets == "labels" else numbers
-    return Classes(names, known.columns, known.width)
+    return Classes((-1, 1) if targets == "labels" else numbers, known.columns, known.width)
 
 
 def check_values(score: np.ndarray) -> np.ndarray:

@@ -39,6 +39,7 @@ from .packing import packed_by_reference as packed_by_reference
 from .padding import PADDED_ROWS as PADDED_ROWS
 from .padding import pad_rows as pad_rows
 from .padding import series_size as series_size
+from .padding import widened as widened
 from .padding import with_zero_columns as with_zero_columns
 from .products import accum_dtype as accum_dtype
 from .products import add_rows as add_rows

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checks import matrix
-from ..types import LANE_WIDTH, SparseRows
+from ..types import LANE_WIDTH, Array, SparseRows
 
 PADDED_ROWS, PADDED_COLUMNS = 256, 32  # the least sizes of padded data sets
 
@@ -33,8 +33,17 @@ def with_zero_columns(x: Any, width: int) -> Any:
     x = matrix("x", x, width)
     if isinstance(x, SparseRows):
         return dataclasses.replace(x, columns=size)
-    pad = np.pad if isinstance(x, np.ndarray) else jnp.pad
-    return pad(x, ((0, 0), (0, size - width)))
+    return _to_width(x, size)
+
+
+def widened(x: SparseRows, width: int) -> SparseRows:
+    """Rows with more places for entries, `width` in each; they are plain."""
+    return dataclasses.replace(x, index=_to_width(x.index, width), value=_to_width(x.value, width))
+
+
+def _to_width(a: Array, width: int) -> Array:
+    pad = np.pad if isinstance(a, np.ndarray) else jnp.pad
+    return pad(a, ((0, 0), (0, width - a.shape[1])))
 
 
 def pad_rows(x: Any) -> SparseRows:

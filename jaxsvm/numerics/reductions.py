@@ -6,7 +6,6 @@ They are accurate in float32 and in forms that XLA compiles well.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -263,7 +262,7 @@ def _top_k_of_shards(a: Array, k: int, many: int) -> Array:
 
 def power_of_two(size: Array) -> Array:
     """The powers of two just below numbers, within those of a normal inverse; elementwise."""
-    xp: Any = np if isinstance(size, np.ndarray | np.generic) else jnp
+    xp = np if isinstance(size, np.ndarray | np.generic) else jnp
     least = float(jnp.finfo(size.dtype).tiny) * 4
     exponent = xp.frexp(xp.clip(size, least, 1 / least))[1]
     return xp.ldexp(xp.ones_like(size), exponent - 1)

@@ -187,17 +187,6 @@ def ndcg_on(
     return _Ndcg(data, k, gains, weighted)
 
 
-class _OfScores(Probe):
-    """A probe that reads the scores of its rows alone."""
-
-    def measure(self, model: Model) -> Array:
-        return self.of_scores(_scores(model, self.data))
-
-    def of_scores(self, score: Array) -> Array:
-        """The measure of the scores (n,) of the rows."""
-        raise NotImplementedError
-
-
 def _scores(model: Model, data: Batch) -> Array:
     """The scores (n,) of the rows, in the dtype of the weights."""
     score = decision_values(model, data)
@@ -222,16 +211,15 @@ def _misordered(pairs: Pairs, rows: SortedRows, start: Array) -> Array:
 
 
 @struct
-class _PairShare(_OfScores):
+class _PairShare(Probe):
     """The share of pairs in the right order; `tie` is what a pair of scores within tol counts."""
 
     tie: float = static(default=0.0)
     tol: float = static(default=0.0)
     censored: bool = static(default=False)
 
-    @jax.jit  # else each call would compile sums in float64 anew
-    def of_scores(self, score: Array) -> Array:
-        pairs = pairs_of(self.data, censored=self.censored)
+    def measure(self, model: Model) -> Array:
+        score, pairs = _scores(model, self.data), pairs_of(self.data, censored=self.censored)
         rows = sorted_scores(pairs, score)
         ahead, behind = violators(pairs.block, rows.score, self.tol, operator.ge)
         wrong = _misordered(pairs, rows, behind.end)
@@ -242,13 +230,13 @@ class _PairShare(_OfScores):
 
 
 @struct
-class _Ndcg(_OfScores):
+class _Ndcg(Probe):
     k: Any = static(default=None)
     gains: str = static(default=GAINS[0])
     weighted: bool = static(default=False)
 
-    def of_scores(self, score: Array) -> Array:
-        data = self.data
+    def measure(self, model: Model) -> Array:
+        data, score = self.data, _scores(model, self.data)
         present = data.weight > 0
         grade = data.y.astype(score.dtype)
         gain = jnp.exp2(grade) - 1 if self.gains == "exponential" else grade

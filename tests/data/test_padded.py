@@ -42,7 +42,7 @@ def test_a_run_is_that_without_padding(case):
     np.testing.assert_allclose(two.info.loss, one.info.loss, rtol=1e-3, atol=atol)
     values, like = two.model(padded.x)[: len(plain.y)], one.model(plain.x)
     np.testing.assert_allclose(values, like, rtol=1e-3, atol=atol * (1 + np.abs(like).max()))
-    if case.targets == "labels":
+    if case.targets == "labels" and one.classes.names:
         sure = np.abs(like) > 10 * atol
         np.testing.assert_array_equal(two.predict(plain.x)[sure], one.predict(plain.x)[sure])
 
