@@ -14,10 +14,11 @@ from .. import kernels
 from .._node import carried
 from ..kernels import Kernel, holds_precomputed
 from ..models import Classifier, Expansion, Linear, Mapped, decision_values, support_index
+from ..numerics import series_size
 from ..types import Array, SparseRows
 from ..wrappers import OneVsOne, OneVsRest
 from .pairs import Pairs
-from .preprocess import is_sparse, pad_columns, power_of_two, to_train_dtype
+from .preprocess import is_sparse, pad_columns, to_train_dtype
 
 SIZES = (256, 4096)  # rows of the programs that predict
 FEW = 2**20  # numbers in all rows of all differences up to which NumPy takes less time
@@ -141,7 +142,7 @@ def apply(fn: Any, x: Any) -> Any:
         values = VALUES[type(points.kernel)](points.kernel, *map(np.float64, (x, z)))
         return (values @ coef.T + np.asarray(points.b)).astype(x.dtype)
     if work <= MANY:
-        d, more = power_of_two(x.shape[1]), power_of_two(len(z)) - len(z)
+        d, more = series_size(x.shape[1], 32), series_size(len(z), 32) - len(z)
         x, z = pad_columns(x, d), np.pad(z, ((0, more), (0, d - z.shape[1])))
         coef = np.pad(coef, [(0, 0)] * (coef.ndim - 1) + [(0, more)])
         index = np.pad(index, (0, more), constant_values=-1)

@@ -14,10 +14,9 @@ from ..checks import is_sparse
 from ..kernels import holds_precomputed
 from ..loops.checks import adapted
 from ..loops.fitting import Inputs, placed, run_once
-from ..numerics import accum_dtype, dot
+from ..numerics import accum_dtype, dot, series_size
 from ..types import STEPS, Array, Batch, Curve, Fit, RunState
 from ..wrappers import OneVsOne
-from .preprocess import power_of_two
 
 LANES, FEW = 32, 64  # of more than 64 pairs 32 are trained at a time
 
@@ -94,7 +93,7 @@ def fit_pairs(solver: Any, data: Batch, k: int, key: Array, tol: object) -> Fit:
     first, second = np.triu_indices(k, 1)
     rows = [np.concatenate([of_class[c] for c in pair]) for pair in zip(first, second, strict=True)]
     width = LANES if len(rows) > FEW else 1
-    size = power_of_two(max(map(len, rows)), 256 if width == 1 else 32)
+    size = series_size(max(map(len, rows)), 256 if width == 1 else 32)
     on_host = jax.tree.map(np.asarray, (inputs.data, inputs.x))
     coef, ends = np.zeros((len(rows), len(y)), accum_dtype(data.x)), []
     for start in range(0, len(rows), width):

@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 from ..checks import is_sparse, x64_enabled
 from ..data.from_arrays import check_finite, checked_batch
 from ..models.frames import is_frame
-from ..numerics import bucket_size
+from ..numerics import bucket_size, series_size
 from ..types import Batch
 
 FLOATS = [np.float64, np.float32]
@@ -175,21 +175,16 @@ def copies_in(weight: np.ndarray) -> int:
 def padded_width(x: Any) -> int:
     """The columns of the program that trains on these rows.
 
-    Few rows have a multiple of 32, so that few sizes exist. More rows are trained on for longer
-    than their program compiles.
+    Few rows have 32, 64 or 128, so that few sizes exist. More rows are trained on for longer than
+    their program compiles.
     """
     d = x.shape[1]
-    return power_of_two(d) if x.shape[0] <= MANY and d <= 128 else -(-d // 8) * 8
-
-
-def power_of_two(n: int, least: int = 32) -> int:
-    """The least power of two of at least n, from `least` on."""
-    return max(least, 1 << (n - 1).bit_length())
+    return series_size(d, 32) if x.shape[0] <= MANY and d <= 128 else -(-d // 8) * 8
 
 
 def padded_rows(n: int) -> int:
     """The rows of the program that trains on n: a power of two, and more finely above 2,048."""
-    return power_of_two(n, 256) if n <= 2048 else bucket_size(n)
+    return series_size(n, 256) if n <= 2048 else bucket_size(n)
 
 
 def pad_columns(x: Any, width: int | None = None) -> Any:

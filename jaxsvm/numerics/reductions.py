@@ -6,6 +6,7 @@ They are accurate in float32 and in forms that XLA compiles well.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,7 @@ def count(mask: Array) -> Array:
     return pairwise_sum(jnp.ravel(mask).astype(jnp.int32)).astype(jnp.int32)
 
 
-def fold(*columns: tuple[jnp.ufunc, Array]) -> tuple[Array, ...]:
+def fold(*columns: tuple[Any, Array]) -> tuple[Array, ...]:
     """Each of several (n,) joined by `jnp.add`, `maximum` or `minimum`, () each; no derivatives.
 
     One loop makes all, and compiles as fast as one of them. It is sequential: not for hot loops.
@@ -38,7 +39,7 @@ def fold(*columns: tuple[jnp.ufunc, Array]) -> tuple[Array, ...]:
         parts = map_shards(lambda *own: fold(*zip(kinds, own, strict=True)), *arrays)
         return tuple(kind.reduce(a) for kind, a in zip(kinds, parts, strict=True))
 
-    def join(kind: jnp.ufunc, a: tuple, b: tuple) -> tuple:
+    def join(kind: Any, a: tuple, b: tuple) -> tuple:
         """A value and its rounding error from two of them."""
         return two_sum(a[0], a[1] + b[1], b[0]) if kind is jnp.add else (kind(a[0], b[0]), a[1])
 
