@@ -41,20 +41,21 @@ def of_batch(data: Any) -> str:
     if len(shapes[0]) != 2 or len(shapes[1]) not in (1, 2) or data.y.dtype.kind not in "fiu":
         return f"Batch whose x is {type(data.x).__name__} and y {type(data.y).__name__}"
     (n, d), y, padding = data.x.shape, np.asarray(data.y), ""
-    if width := getattr(data.classes, "width", 0):  # before padding
+    names = getattr(data.classes, "names", None)
+    if width := 0 if names is None else data.classes.width:  # before padding
         y, padding = y[np.asarray(data.index) >= 0], f", padded to {n:,} of {d:,}"
         n, d = len(y), width
     kind = "sparse " if hasattr(data.x, "length") else ""
     text = f"Batch of {n:,} {kind}rows of {d:,} columns{padding}, {data.x.dtype}"
     if y.ndim == 2:
-        what = "labels" if hasattr(data.classes, "names") else "real targets"
+        what = "labels" if names else "real targets"
         return f"{text}; {y.shape[1]} {what} each"
     values, counts = np.unique(y, return_counts=True)
     if not values.size:
         return text
     if values.size > min(10, max(2, n // 2)):
         return f"{text}; targets from {values[0]:g} to {values[-1]:g}"
-    names = getattr(data.classes, "names", ())
+    names = names or ()
     numbers = (-1, 1) if len(names) == 2 and not (values == 0).any() else range(len(names))
     named = {} if tuple(names) == tuple(numbers) else dict(zip(numbers, names, strict=True))
     label = lambda v: f"{named[v]} as {v:g}" if v in named else f"{v:g}"

@@ -88,7 +88,8 @@ def shard(data: Batch, mesh: Mesh | None = None, *, blocks: int | None = None) -
     laid = jax.tree.map(lambda a: lay(np.asarray(a)[rows]), data._replace(index=data.weight))
     number = own[:, None] * length + np.arange(length)
     weight = np.where(is_row.ravel(), np.asarray(data.weight)[rows], 0).astype(data.weight.dtype)
-    index = np.where(is_row, number, -1).ravel().astype(np.int32)
+    is_known = is_row.ravel() & (np.asarray(data.index)[rows] >= 0)
+    index = np.where(is_known, number.ravel(), -1).astype(np.int32)
     return laid._replace(weight=lay(weight), index=lay(index))
 
 
