@@ -44,13 +44,16 @@ class KernelClassifier(KernelSVM, BaseClassifier):
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         check_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
-        if y.ndim == 1 and len(self.classes_) > 2 and self.multiclass == "ovr":
-            option = "probability=True" if self._probable() else "decision_function_shape='ovo'"
-            if self._probable() or self.decision_function_shape == "ovo":
-                raise ValueError(
-                    f"{option} needs a model for each pair of classes: leave multiclass='ovo'"
-                )
+        if self.decision_function_shape == "ovo" and y.ndim == 1:
+            self._check_pairs("decision_function_shape='ovo'")
         return super()._targets(y, weight)
+
+    def _check_pairs(self, option: str) -> None:
+        """Raise if an option of pairs of classes is given without them."""
+        if len(self.classes_) > 2 and self.multiclass == "ovr":
+            raise ValueError(
+                f"{option} needs a model for each pair of classes: leave multiclass='ovo'"
+            )
 
     def _train(self, x: object, y: np.ndarray, weight: np.ndarray, **more: object) -> Trained:
         targets, group = super()._train(x, y, weight, **more)
@@ -103,6 +106,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         LIBSVM, the value of a pair is 1, -1 or 0 where a training set has rows of the first class
         only, of the second, or neither.
         """
+        self._check_pairs("probability=True")
         k, random = len(self.classes_), check_random_state(self.random_state)
         place = targets.place
         used = np.flatnonzero(group >= 0)

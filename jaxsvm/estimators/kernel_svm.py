@@ -145,10 +145,7 @@ class KernelSVM(KernelParameters, BaseSVM):
         dual = self.dual_coef_, self.support_vectors_
         pairs = isinstance(self._decision_model(), Pairs)
         coef = pair_coef(*dual, self.n_support_) if pairs else safe_sparse_dot(*dual)
-        if is_sparse(coef):
-            coef.data.flags.writeable = False
-        else:
-            coef.flags.writeable = False
+        (coef.data if is_sparse(coef) else coef).flags.writeable = False
         return coef
 
 

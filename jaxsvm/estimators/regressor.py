@@ -34,13 +34,7 @@ class BaseRegressor(RegressorMixin, BaseSVM):
         return self._fit(X, y, sample_weight)
 
     def _fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: PerRow,
-        *,
-        reset: bool = True,
-        **more: object,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow, reset: bool = True, **more: object
     ) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=reset)

@@ -85,11 +85,9 @@ def test_two_classes():
     same_choice(ours, theirs, scores, 2.001 / 113, ("C", "gamma"))
     assert {"C": ours.C_, "gamma": ours.gamma_} == theirs.best_params_
     np.testing.assert_allclose(ours.Cs_, np.logspace(-1, 3, 4))
-    assert (
-        ours.gammas_.shape == (4,)
-        and ours.n_features_in_ == 30
-        and ours.classes_.tolist() == ["bad", "good"]
-    )
+    assert ours.gammas_.shape == (4,)
+    assert ours.n_features_in_ == 30
+    assert ours.classes_.tolist() == ["bad", "good"]
     # the machine is that of the numbers chosen
     np.testing.assert_allclose(ours.decision_function(x), theirs.decision_function(x), atol=2e-2)
     np.testing.assert_array_equal(ours.predict(x), theirs.predict(x))
@@ -145,16 +143,8 @@ def test_more_classes(load, n, size, multiclass):
     scores = grid_of(theirs, size, size)
     same_choice(ours, theirs, scores, 2.001 / (len(y) // 3), ("C", "gamma"))
     assert np.mean(ours.predict(x) == theirs.predict(x)) > 0.99
-    assert (
-        0 <= ours.certificate_.gap < 1e-2 * ours.certificate_.primal
-        and ours.selection_.scores.shape
-        == (
-            size,
-            size,
-            len(y),
-            len(ours.classes_),
-        )
-    )
+    assert 0 <= ours.certificate_.gap < 1e-2 * ours.certificate_.primal
+    assert ours.selection_.scores.shape == (size, size, len(y), len(ours.classes_))
 
 
 @pytest.mark.long
@@ -282,9 +272,8 @@ def test_weights_and_equal_rows():
     # without rows of weight 0, and with class weights, which are none of the score
     weight[:30] = 0
     ours = SVCCV(**FEW | {"cv": PredefinedSplit(fold)}, class_weight={0: 3.0}).fit(x, y, weight)
-    assert (
-        np.isnan(ours.selection_.scores[..., :30]).all() and (ours.selection_.fold[:30] == -1).all()
-    )
+    assert np.isnan(ours.selection_.scores[..., :30]).all()
+    assert (ours.selection_.fold[:30] == -1).all()
     for f in range(3):
         train, test = (fold != f) & (weight > 0), (fold == f) & (weight > 0)
         for i, C in enumerate(FEW["Cs"]):
@@ -330,15 +319,13 @@ def test_one_standard_error_and_no_refit():
     np.testing.assert_array_equal(best.scores_, other.scores_)
     mean, se = best.scores_.mean(-1)[:, 0], best.scores_.std(-1, ddof=1)[:, 0] / np.sqrt(3)
     enough = mean >= mean.max() - se[np.argmax(mean)]
-    assert (
-        other.C_ == options["Cs"][np.argmax(enough)] and best.C_ == options["Cs"][np.argmax(mean)]
-    )
+    assert other.C_ == options["Cs"][np.argmax(enough)]
+    assert best.C_ == options["Cs"][np.argmax(mean)]
     assert other.best_score_ == pytest.approx(mean[np.argmax(enough)])
     with pytest.raises(NotFittedError):
         other.predict(x)
-    assert hasattr(best, "support_") and not hasattr(
-        best.set_params(refit=False).fit(x, y), "support_"
-    )
+    assert hasattr(best, "support_")
+    assert not hasattr(best.set_params(refit=False).fit(x, y), "support_")
 
 
 def test_bad_input():

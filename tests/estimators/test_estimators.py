@@ -114,11 +114,9 @@ def test_linear_svc_is_that_of_liblinear(k, loss):
     theirs = sklearn.svm.LinearSVC(
         C=0.5, loss=loss, dual=True, tol=1e-6, max_iter=10**6, random_state=0
     ).fit(x, y)
-    assert (
-        ours.fit_.converged
-        and ours.coef_.shape == theirs.coef_.shape
-        and ours.intercept_.shape == theirs.intercept_.shape
-    )
+    assert ours.fit_.converged
+    assert ours.coef_.shape == theirs.coef_.shape
+    assert ours.intercept_.shape == theirs.intercept_.shape
     # Moves of 1e-3 in margin units leave some 1e-5 of the objective, and ten times their size in
     # weights where it is flat.
     np.testing.assert_allclose(
@@ -126,9 +124,8 @@ def test_linear_svc_is_that_of_liblinear(k, loss):
     )
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-2)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-2)
-    assert np.mean(ours.predict(x) == theirs.predict(x)) > 0.98 and list(ours.classes_) == list(
-        theirs.classes_
-    )
+    assert np.mean(ours.predict(x) == theirs.predict(x)) > 0.98
+    assert list(ours.classes_) == list(theirs.classes_)
 
 
 @pytest.mark.long
@@ -151,9 +148,8 @@ def test_svc_is_that_of_libsvm():
     mine, other = np.zeros(len(y)), np.zeros(len(y))
     mine[ours.support_], other[theirs.support_] = ours.dual_coef_[0], theirs.dual_coef_[0]
     np.testing.assert_allclose(mine, other, atol=1e-3)  # where the dual is flat
-    assert len(ours.support_) == (mine != 0).sum() and list(ours.predict(x)) == list(
-        theirs.predict(x)
-    )
+    assert len(ours.support_) == (mine != 0).sum()
+    assert list(ours.predict(x)) == list(theirs.predict(x))
 
 
 @pytest.mark.long
@@ -226,9 +222,8 @@ def test_svc_with_a_regularised_intercept():
     )
     np.testing.assert_allclose(scores, ours.decision_function(x), atol=1e-4)  # float32
     assert ours.dual_coef_.shape == (3, len(ours.support_))
-    assert 0 < abs(ours.dual_coef_).max() <= 2.0 and len(np.unique(ours.support_)) == len(
-        ours.support_
-    )
+    assert 0 < abs(ours.dual_coef_).max() <= 2.0
+    assert len(np.unique(ours.support_)) == len(ours.support_)
 
 
 @pytest.mark.long

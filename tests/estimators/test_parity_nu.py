@@ -67,9 +67,8 @@ def test_every_attribute(ours, kernel, options):
     np.testing.assert_allclose(made.intercept_, theirs.intercept_, atol=2e-3 * scale)
     # nu-SVC of this linear kernel has coefficients whose sums float32 rounds by more than the
     # tolerance, and says so
-    assert made.fit_status_ == (ours is NuSVC and kernel == "linear") and type(
-        made.n_iter_
-    ) is type(theirs.n_iter_)
+    assert made.fit_status_ == (ours is NuSVC and kernel == "linear")
+    assert type(made.n_iter_) is type(theirs.n_iter_)
     assert hasattr(made, "coef_") == (kernel == "linear")
     if kernel == "linear":
         np.testing.assert_allclose(made.coef_, theirs.coef_, atol=2e-3 * np.abs(theirs.coef_).max())
@@ -152,9 +151,8 @@ def test_sparse_rows_and_kernels_of_arrays(ours, options):
     )
     scale = np.abs(value(theirs, x)).max()
     sparse = ours(kernel="linear", tol=1e-5, **options).fit(scipy.sparse.csr_array(x), target)
-    assert scipy.sparse.issparse(sparse.support_vectors_) and scipy.sparse.issparse(
-        sparse.dual_coef_
-    )
+    assert scipy.sparse.issparse(sparse.support_vectors_)
+    assert scipy.sparse.issparse(sparse.dual_coef_)
     gram = ours(kernel="precomputed", tol=1e-5, **options).fit(x @ x.T, target)
     function = ours(kernel=lambda a, b: np.dot(a, b.T), tol=1e-5, **options).fit(x, target)
     for other, at in ((sparse, scipy.sparse.csr_array(x)), (gram, x @ x.T), (function, x)):

@@ -86,10 +86,8 @@ def test_the_dual_solution_of_a_toy_problem():
         "fit_status_",
     ):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
-    assert (
-        ours.support_.dtype == theirs.support_.dtype
-        and ours.n_support_.dtype == theirs.n_support_.dtype
-    )
+    assert ours.support_.dtype == theirs.support_.dtype
+    assert ours.n_support_.dtype == theirs.n_support_.dtype
     np.testing.assert_array_equal(ours.predict(T), theirs.predict(T))
     np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-6)
     assert ours.decision_function(X).shape == (6,)
@@ -450,9 +448,8 @@ def test_probabilities_are_there_where_they_are_asked_for():
     ours, _ = on_toy("rbf")
     for made in (SVC(), SVC(probability="deprecated"), ours):
         assert not hasattr(made, "predict_proba") and not hasattr(made, "predict_log_proba")
-    assert ours.probA_.size == ours.probB_.size == 0 and hasattr(
-        SVC(probability=True), "predict_proba"
-    )
+    assert ours.probA_.size == ours.probB_.size == 0
+    assert hasattr(SVC(probability=True), "predict_proba")
     switched = clone(ours).fit(X, Y).set_params(probability=True)
     with pytest.raises(NotFittedError, match="not available when fitted with probability=False"):
         switched.predict_proba(X)

@@ -66,11 +66,9 @@ def test_targets_that_are_all_equal():
     for made in (SVR(), LinearSVR()):
         np.testing.assert_allclose(made.fit(X, np.ones(len(X))).predict(X), 1, atol=0.11)
     empty = SVR(epsilon=0.2).fit(scipy.sparse.csr_array(X), Y * 0)
-    assert (
-        empty.support_vectors_.shape == (0, 8)
-        and empty.dual_coef_.shape == (1, 0)
-        and empty.n_support_.tolist() == [0]
-    )
+    assert empty.support_vectors_.shape == (0, 8)
+    assert empty.dual_coef_.shape == (1, 0)
+    assert empty.n_support_.tolist() == [0]
 
 
 def test_numbers_of_support_vectors():

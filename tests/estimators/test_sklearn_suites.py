@@ -21,9 +21,8 @@ def test_names_are_those_of_our_classes():
     )
     names = {}
     exec(suites.NAMES, names)
-    assert names["SVC"].__module__.startswith("jaxsvm.") and names[
-        "l1_min_c"
-    ].__module__.startswith("sklearn.")
+    assert names["SVC"].__module__.startswith("jaxsvm.")
+    assert names["l1_min_c"].__module__.startswith("sklearn.")
 
 
 def test_a_failure_without_a_reason_and_a_reason_without_a_failure_are_told():

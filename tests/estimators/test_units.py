@@ -129,10 +129,8 @@ def test_cross_validation_of_targets_far_from_0(scoring):
         sklearn.svm.SVR(gamma=0.5, C=100), X, y, cv=3, scoring=scoring
     )
     np.testing.assert_allclose(reg.scores_[1, 0], folds, rtol=0.02)
-    assert (
-        np.abs(reg.selection_.scores[1, 0] - y).max() < 1
-        and float(reg.selection_.model.b) == reg.intercept_[0]
-    )
+    assert np.abs(reg.selection_.scores[1, 0] - y).max() < 1
+    assert float(reg.selection_.model.b) == reg.intercept_[0]
     assert np.abs(reg.predict(X) - y).max() < 0.3
 
 
