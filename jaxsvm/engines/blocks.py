@@ -250,7 +250,7 @@ def max_rows(n: int, size: int, by_blocks: bool) -> int:
 
 def any_change(change: Array) -> Array:
     """Whether any coefficient changed, ()."""
-    return fold((jnp.maximum, jnp.abs(change).reshape(-1)))[0] > 0
+    return fold((), (jnp.abs(change).reshape(-1),))[0] > 0
 
 
 class Blocks(NamedTuple):
@@ -308,10 +308,9 @@ def solve_by_blocks(
 
     zero = jnp.zeros((), jnp.int32)
     block = lax.iota(jnp.int32, BLOCK)
-    none = jnp.zeros_like(start.grad)
-    idle = never_idle(none.dtype)
-    sum_error = progress.state.dual.sum_error
-    begin = Blocks(start, none, sum_error, block, progress.residual, idle, zero)
+    none, idle = jnp.zeros_like(start.grad), never_idle(start.grad.dtype)
+    sum_error, first = progress.state.dual.sum_error, progress.residual
+    begin = Blocks(start, none, sum_error, block, first, idle, zero)
     end = lax.while_loop(should_continue, solve_next, begin)
     return end.dual.coef, end.sum_error
 

@@ -29,6 +29,7 @@ from ..losses import hinge
 from ..models import Expansion, expansion
 from ..numerics import (
     accum_dtype,
+    balanced,
     fast_max,
     fast_min,
     fold,
@@ -188,15 +189,10 @@ def step_info(
     before, after = (qp.dual(state, x, y) for state in states)
     score, weight = scores(before, y, intercept(before, bias)), states[0].weight
     sums = weight * qp.loss.value(score, y), weight, (after.coef != 0).astype(jnp.int32)
-    total, weights, support = fold(*((jnp.add, a) for a in sums))
-    return Info(
-        loss=total / jnp.maximum(weights, jnp.finfo(y.dtype).tiny),
-        residual=residual,
-        progress=dual_gain(before, after),
-        index=jnp.where(after.coef != before.coef, jnp.arange(y.shape[0], dtype=jnp.int32), -1),
-        support=support,
-        evals=evals,
-    )
+    total, weights, support = fold(sums)
+    loss = total / jnp.maximum(weights, jnp.finfo(y.dtype).tiny)
+    index = jnp.where(after.coef != before.coef, jnp.arange(y.shape[0], dtype=jnp.int32), -1)
+    return Info(loss, residual, dual_gain(before, after), index, support, evals)
 
 
 def build_model(qp: Problem, bias: str, state: DualState, data: Batch | None) -> Expansion:
@@ -254,14 +250,9 @@ def intercept(dual: Dual, bias: str) -> Array:
     if bounds.l1 is not None:
         end = jnp.where((bounds.l1 > 0) & (jnp.abs(coef) <= jnp.abs(coef - end)), 0, end)
     dual = dual._replace(coef=end)
-    number, total, size, farthest, up, down = fold(
-        (jnp.add, free.astype(value.dtype)),
-        (jnp.add, jnp.where(free, value, 0)),
-        (jnp.add, jnp.abs(coef)),
-        (jnp.maximum, jnp.where(free, jnp.abs(coef - end), 0)),
-        (jnp.maximum, gain_up(dual)),
-        (jnp.minimum, gain_down(dual)),
-    )
+    sums = free.astype(value.dtype), jnp.where(free, value, 0), jnp.abs(coef)
+    highs = jnp.where(free, jnp.abs(coef - end), 0), gain_up(dual)
+    number, total, size, farthest, up, down = fold(sums, highs, (gain_down(dual),))
     ends = jnp.where(jnp.isfinite(up), jnp.where(jnp.isfinite(down), (up + down) / 2, up), down)
     ends = jnp.where(jnp.isfinite(ends), ends, 0)  # no row of positive weight
     is_free = farthest > jnp.finfo(coef.dtype).eps * size
@@ -341,8 +332,8 @@ def residual_of(
         tol: () the residual that was asked for.
     """
     coef, diag = dual.coef, jnp.abs(dual.diag)
-    columns = (jnp.maximum, gain_up(dual)), (jnp.minimum, gain_down(dual)), (jnp.maximum, diag)
-    up, down, largest, square = fold(*columns, (jnp.add, coef * diag * coef))
+    highs = gain_up(dual), diag
+    square, up, largest, down = fold((coef * diag * coef,), highs, (gain_down(dual),))
     kkt, rounding = violation_of(up, down, bias), rounding_of(largest, square)
     if stop == "gap":
         gap, primal = relative_gap(dual, y, C, loss, bias)
@@ -410,7 +401,5 @@ def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:
         return coef
     up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
     # Rounding is left to `sum_error`: to scale it away would move a whole side off its bounds.
-    balanced = jnp.abs(up - down) <= 1e-6 * jnp.maximum(up, down)
-    share = lambda side: jnp.minimum(up, down) / jnp.where(side > 0, side, 1)
-    scale_of = lambda side: jnp.where(balanced, 1, jnp.minimum(1, share(side)))
-    return jnp.where(coef > 0, coef * scale_of(up), coef * scale_of(down))
+    near = jnp.abs(up - down) <= 1e-6 * jnp.maximum(up, down)
+    return jnp.where(near, coef, balanced(coef))

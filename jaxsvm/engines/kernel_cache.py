@@ -70,7 +70,7 @@ def alternate_signs(group: Array, by: Array) -> tuple[Array, Array, Array]:
     """
     kind = 2 * group + jnp.where(by > 0, 0, 1)
     order = top_k_index(-jnp.minimum(kind, 4).astype(by.dtype), len(by))
-    n_first, n_second = fold(*((jnp.add, (group == k).astype(jnp.int32)) for k in range(2)))
+    n_first, n_second = fold([(group == k).astype(jnp.int32) for k in range(2)])
     t = lax.iota(jnp.int32, len(by))
     start, size = jnp.where(t < n_first, 0, n_first), jnp.where(t < n_first, n_first, n_second)
     # of each group one from the front, one from the back
@@ -140,11 +140,8 @@ def subtract(
         value = lax.optimization_barrier(value)
         parts = lax.dynamic_slice_in_dim(value, start, CHUNK).reshape(-1, PART, total.shape[0])
         sums = -jnp.sum(chunk_by.reshape(-1, PART, 1) * parts, axis=1)
-        terms = jnp.concatenate([total[None], sums])
-        errors = jnp.concatenate([compensation[None], jnp.zeros_like(sums)])
-        add = lambda a, b: two_sum(a[0], a[1] + b[1], b[0])
-        zero = jnp.zeros((), total.dtype)
-        total, compensation = lax.reduce((terms, errors), (zero, zero), add, (0,))
+        for k in range(len(sums)):
+            total, compensation = two_sum(total, compensation, sums[k])
         rows = _record_slots(rows, value, start, chunk, jnp.minimum(end - first, CHUNK))
         return first + CHUNK, total, compensation, rows
 

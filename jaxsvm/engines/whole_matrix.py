@@ -95,7 +95,6 @@ def solve_matrix(
     """
     state, _ = qp.feasible_start(state, lambda coef: dot(gram, coef))
     n = y.shape[0]
-    per_round = 100 * n  # as many as a block of n rows may take
     constant = qp.dual_from_diag(state, diag, y)  # its bounds and curvature
     if constant.bounds.l2 is not None:
         gram = gram + jnp.diag(constant.bounds.l2)
@@ -108,10 +107,9 @@ def solve_matrix(
         idle = count_idle(run.idle, residual)
         step_tol = residual.goal if stop == "kkt" else 0.1 * residual.kkt
         unfinished = residual.unsolved & (idle.looks < PATIENCE)
-        done = run.steps.astype(y.dtype) / per_round  # of fewer than 2^31 steps
-        left = jnp.minimum(rounds - done, (2**31 - 1) // per_round - done)
-        most = jnp.minimum(left * per_round, max(STEPS, 2 * n))
-        limit = jnp.where(unfinished, most, 0).astype(jnp.int32)
+        done = run.steps.astype(y.dtype) / (100 * n)
+        left = 100 * n * jnp.minimum(rounds - done, (2**31 - 1) // (100 * n) - done)
+        limit = jnp.where(unfinished, jnp.minimum(left, max(STEPS, 2 * n)), 0).astype(jnp.int32)
         uncompensated = dual._replace(grad=centred.grad)
         sums = run.state.sum_error, centred.compensation
         end: Any = solve(gram, uncompensated, sums[0], step_tol, bias, limit, sums[1])

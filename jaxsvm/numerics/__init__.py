@@ -54,6 +54,7 @@ from .products import l1_distances as l1_distances
 from .products import row_sums as row_sums
 from .products import sqnorms as sqnorms
 from .reductions import argmax_value as argmax_value
+from .reductions import balanced as balanced
 from .reductions import count as count
 from .reductions import fast_max as fast_max
 from .reductions import fast_min as fast_min

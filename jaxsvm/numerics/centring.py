@@ -19,7 +19,7 @@ from jax.typing import DTypeLike
 
 from ..types import Array, Rows, SparseRows
 from .products import above_rounding, accum_dtype, cross_products, dot, sqnorms
-from .reductions import is_traced
+from .reductions import fold, is_traced
 from .sharding import mesh_of
 
 
@@ -74,10 +74,9 @@ def _extremes(x: Array, live: Array) -> tuple[Array, Array]:
 
     One loop makes both, without a branch, as each takes time to compile.
     """
-    row, infinite = live[:, None], jnp.full((), jnp.inf, x.dtype)
-    sides = jnp.where(row, x, infinite), jnp.where(row, x, -infinite)
-    either = lambda a, b: (jnp.minimum(a[0], b[0]), jnp.maximum(a[1], b[1]))
-    return lax.reduce(sides, (infinite, -infinite), either, (0,))
+    side = lambda empty: (jnp.where(live[:, None], x, empty),)
+    high, low = fold((), side(-jnp.inf), side(jnp.inf))
+    return low, high
 
 
 def _host_extremes(x: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

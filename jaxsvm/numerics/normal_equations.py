@@ -99,11 +99,12 @@ def cholesky(ridge: Array, gram: Array) -> Callable:
     its sums. So the factor exists for any `gram` of rows.
     """
     eps, size = float(jnp.finfo(gram.dtype).eps), gram.shape[0]
-    diagonal = jnp.diagonal(gram) + ridge
+    is_diagonal = jnp.eye(size, dtype=bool)  # a gather, as of `jnp.diagonal`, compiles slowly
+    diagonal = jnp.sum(jnp.where(is_diagonal, gram, 0), axis=0) + ridge
     is_zero = ~(diagonal > 0)
     scale = lax.rsqrt(jnp.where(is_zero, 1, diagonal))
     raised = ridge * scale**2 + jnp.where(is_zero, 1, 4 * eps * size**0.5)
-    matrix = gram * scale[:, None] * scale[None, :] + jnp.diag(raised)
+    matrix = gram * scale[:, None] * scale[None, :] + jnp.where(is_diagonal, raised, 0)
     factor = lax.linalg.cholesky(matrix, symmetrize_input=False)
 
     def solve(r):

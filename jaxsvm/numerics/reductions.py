@@ -27,31 +27,31 @@ def count(mask: Array) -> Array:
     return pairwise_sum(jnp.ravel(mask).astype(jnp.int32)).astype(jnp.int32)
 
 
-def fold(*columns: tuple[Any, Array]) -> tuple[Array, ...]:
-    """Each of several (n,) joined by `jnp.add`, `maximum` or `minimum`, () each; no derivatives.
+def fold(sums: Any, highs: Any = (), lows: Any = ()) -> tuple[Array, ...]:
+    """The sums, maxima and minima of arrays over their first axis, without derivatives.
 
     One loop makes all, and compiles as fast as one of them. It is sequential: not for hot loops.
     Sums are compensated; on several shards the results of each are reduced once more.
     """
-    kinds, arrays = zip(*columns, strict=True)
-    arrays = lax.stop_gradient(arrays)
-    if shards(arrays[0].shape[0]) > 1:
-        parts = map_shards(lambda *own: fold(*zip(kinds, own, strict=True)), *arrays)
-        return tuple(kind.reduce(a) for kind, a in zip(kinds, parts, strict=True))
+    arrays = lax.stop_gradient((*sums, *highs, *lows))
+    kinds = [jnp.add] * len(sums) + [jnp.maximum] * len(highs) + [jnp.minimum] * len(lows)
+    starts = {jnp.add: 0, jnp.maximum: -jnp.inf, jnp.minimum: jnp.inf}
+    with_zeros = lambda arrays: tuple((a, jnp.zeros_like(a)) for a in arrays)
 
     def join(kind: Any, a: tuple, b: tuple) -> tuple:
         """A value and its rounding error from two of them."""
         return two_sum(a[0], a[1] + b[1], b[0]) if kind is jnp.add else (kind(a[0], b[0]), a[1])
 
-    starts = {jnp.add: 0, jnp.maximum: -jnp.inf, jnp.minimum: jnp.inf}
-    with_zeros = lambda arrays: tuple((a, jnp.zeros_like(a)) for a in arrays)
-    first = with_zeros(
-        jnp.asarray(starts[kind], a.dtype) for kind, a in zip(kinds, arrays, strict=True)
-    )
-    joined = lambda a, b: tuple(map(join, kinds, a, b))
-    ends = lax.reduce(with_zeros(arrays), first, joined, (0,))
-    is_exact = lambda a: jnp.issubdtype(a.dtype, jnp.integer)
-    return tuple(value if is_exact(value) else value + rounding for value, rounding in ends)
+    def reduced(*arrays: Array) -> tuple:
+        first = with_zeros(
+            jnp.asarray(starts[k], a.dtype) for k, a in zip(kinds, arrays, strict=True)
+        )
+        ends = lax.reduce(with_zeros(arrays), first, lambda *ab: tuple(map(join, kinds, *ab)), (0,))
+        return tuple(a if a.dtype.kind == "i" else a + rounding for a, rounding in ends)
+
+    if shards(arrays[0].shape[0]) == 1:
+        return reduced(*arrays)
+    return tuple(k.reduce(a) for k, a in zip(kinds, map_shards(reduced, *arrays), strict=True))
 
 
 def pairwise_sum(a: Array) -> Array:
@@ -158,6 +158,17 @@ def rounding_of_sums(coef: Array, diag: Array) -> Array:
 def rounding_of(largest: Array, square: Array) -> Array:
     """`rounding_of_sums` by the largest |k(x_i, x_i)| and sum_i coef_i^2 |k(x_i, x_i)|."""
     return jnp.finfo(square.dtype).eps / 2 * jnp.sqrt(largest) * jnp.sqrt(square)
+
+
+def balanced(coef: Array) -> Array:
+    """The coefficients (n,) with the side of larger sum scaled down: their sum is 0.
+
+    Every bound that has 0 inside is respected.
+    """
+    up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
+    least = jnp.minimum(up, down)
+    factor = lambda side: least / jnp.where(side > 0, side, 1)
+    return jnp.where(coef > 0, coef * factor(up), coef * factor(down))
 
 
 def two_sum(total: Array, compensation: Array, term: Array) -> tuple[Array, Array]:

@@ -25,6 +25,7 @@ from ..losses import hinge
 from ..models import Expansion, Linear, Mapped, OneVsRest
 from ..numerics import (
     affine_transpose,
+    balanced,
     bucket_size,
     dot,
     fold_rows,
@@ -402,17 +403,6 @@ def _of_rows(model: Expansion, like: Array) -> tuple[Array, Array]:
     in_data = (model.index >= 0) & (model.index < n)
     place = jnp.where(in_data, model.index, n)
     return in_data, jnp.zeros_like(like).at[place].add(model.coef.astype(like.dtype), mode="drop")
-
-
-def balanced(coef: Array) -> Array:
-    """The coefficients (n,) with the side of larger sum scaled down: their sum is 0.
-
-    Every bound that has 0 inside is respected.
-    """
-    up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
-    least = jnp.minimum(up, down)
-    factor = lambda side: least / jnp.where(side > 0, side, 1)
-    return jnp.where(coef > 0, coef * factor(up), coef * factor(down))
 
 
 def objective_rounding(model: Any, data: Batch, coef: Array) -> Array:

@@ -20,6 +20,7 @@ from ...numerics import (
     accum_dtype,
     affine,
     affine_transpose,
+    any_under_vmap,
     dot,
     packed_by_reference,
     preconditioner,
@@ -39,6 +40,7 @@ from ...types import (
 )
 
 MOST_ROUNDS = 1000
+SMALL = 2**18  # numbers of rows that are copied
 RATE = 0.1  # largest relative residual of a Newton system
 MOST_PRODUCTS = 500  # with the Hessian, in one system of conjugate gradients
 TRIALS = 40  # limit of trial steps in a line search
@@ -72,43 +74,44 @@ class Objective(NamedTuple):
     ridge: Array  # as v
     risk: Callable  # scores -> R (), slopes (n,), Hessian
     bias: str
+    constant: bool  # whether the rows lack the constant column of the bias
 
     @jax.named_scope("evaluate")
     def at(self, v: Array) -> Point:
         """The point v."""
-        score = affine(self.x, v, self.bias != "none")
+        score = affine(self.x, v, self.constant)
         risk, slope, hessian = self.risk(score)
-        grad = self.ridge * v + affine_transpose(slope, self.x, self.bias != "none")
+        grad = self.ridge * v + affine_transpose(slope, self.x, self.constant)
         value = dot(self.ridge * v, v) / 2 + risk
         # The gap of the dual point -slope / lam is |grad|^2 / (2 lam). For a free bias a Newton
         # step in b alone comes first: it changes the gradient in w, too.
         after, curvature = grad, self.ridge
         if self.bias == "free":
-            column = affine_transpose(hessian.diagonal, self.x, True)
+            column = affine_transpose(hessian.diagonal, self.x, self.constant)
             step = jnp.where(column[-1] > 0, grad[-1] / column[-1], 0)
             # where no row has curvature, the rounding of the sum of slopes would be an infinite gap
             rounding = 8 * jnp.finfo(grad.dtype).eps * jnp.sum(jnp.abs(slope))
             is_flat = (column[-1] == 0) & (jnp.abs(grad[-1]) <= rounding)
             after = (grad - step * column).at[-1].set(jnp.where(is_flat, 0, grad[-1]))
             curvature = curvature.at[-1].set(column[-1])
-        gap = jnp.sum(jnp.where(after == 0, 0, after * after / (2 * curvature)))
+        gap = jnp.sum(jnp.where(after == 0, 0, after * after / curvature)) / 2
         residual = gap / jnp.maximum(value, jnp.finfo(grad.dtype).tiny)
         return Point(v, score, grad, risk, value, residual)
 
     @jax.named_scope("line_search")
     def step_length(self, point: Point, direction: Array, rate: Array) -> Array:
-        """The minimiser t > 0 of the objective along `direction`, to a hundredth of its slope.
+        """The minimiser t > 0 of the objective along -direction, to a hundredth of its slope.
 
         Newton's method for the slope, safeguarded by bisection, on stored scores.
         """
         initial = dot(point.grad, direction)
-        linear = dot(self.ridge * point.v, direction)
+        linear = -dot(self.ridge * point.v, direction)
         square = dot(self.ridge * direction, direction)
 
         def trial(carry):
             k, t, low, high, _ = carry
-            _, u, hessian = self.risk(point.score + t * rate)
-            slope = linear + t * square + dot(u, rate)
+            _, u, hessian = self.risk(point.score - t * rate)
+            slope = linear + t * square - dot(u, rate)
             curvature = square + dot(hessian.product(rate), rate)
             is_last = jnp.abs(slope) <= STEEPNESS * jnp.abs(initial)
             low, high = jnp.where(slope < 0, t, low), jnp.where(slope < 0, high, t)
@@ -124,31 +127,27 @@ class Objective(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The state of the loop over Newton steps."""
+    """The state of the loop over Newton steps, with the best point so far."""
 
-    steps: Array  # () int32
-    point: Point
-    is_stuck: Array  # () bool
+    steps: Array  # () int32; -1 before the first point is evaluated
+    first: tuple[Array, Array]  # risk and objective of that point, () each
+    best: tuple[Array, Array, Array]  # the best point so far, its objective and residual
+    next: Array  # the point to evaluate
+    goes_on: Array  # () bool
     passes: Array  # () int32, over the rows
 
 
-def _minimise(
-    objective: Objective, search: Search, tol: Array, system: str, rounds: Array
-) -> Search:
-    """Newton steps until the residual is at most `tol`."""
-    size, constant = search.point.v.shape[0], objective.bias != "none"
+def _minimise(objective: Objective, v: Array, tol: Array, system: str, rounds: Array) -> Search:
+    """Newton steps from v until the residual is at most `tol`.
+
+    Points are evaluated at one place of the loop, as a second one takes time to compile.
+    """
+    size, constant = v.shape[0], objective.constant
     precondition = preconditioner(objective.x, system, constant)
     built, most = size if system == "cholesky" else 0, min(2 * size + 10, MOST_PRODUCTS)
 
-    def should_continue(search):
-        # with a small C the gap of v = 0 is a small share of P, but v = 0 tells no rows apart
-        point = search.point
-        tells = jnp.any(point.v != 0) | jnp.all(point.grad == 0)
-        is_met = (point.residual <= tol) & tells
-        return (search.steps < rounds) & ~search.is_stuck & ~is_met
-
-    def step(search):
-        point = search.point
+    def direct(point):
+        """The point after a step, and the products with X that it took."""
         _, _, hessian = objective.risk(point.score)
         ridge = objective.ridge
         if objective.bias == "free":
@@ -157,20 +156,33 @@ def _minimise(
             unit = jnp.where(unit > 0, unit, 1)
             ridge = ridge.at[-1].set(jnp.where(jnp.any(hessian.diagonal > 0), 0, unit))
         solve, rtol = precondition(hessian.diagonal, ridge), jnp.sqrt(point.residual)
-        system_of = objective.x, hessian.product, ridge, -point.grad, solve
+        system_of = objective.x, hessian.product, ridge, point.grad, solve
         d, rate, products = solve_normal(*system_of, jnp.minimum(rtol, RATE), most, constant)
-        # Scores anew: added up, their rounding errors would hide the residual.
-        new = objective.at(point.v + objective.step_length(point, d, rate) * d)
-        is_better = (new.value < point.value) | (new.residual < point.residual)
-        is_better &= jnp.isfinite(new.value)
-        return Search(
-            steps=search.steps + 1,
-            point=jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, point),
-            is_stuck=~is_better,
-            passes=search.passes + products + 1 + jnp.asarray(built, jnp.int32),
-        )
+        return point.v - objective.step_length(point, d, rate) * d, products
 
-    return lax.while_loop(should_continue, step, search)
+    def step(search):
+        # Scores anew: added up, their rounding errors would hide the residual.
+        new = objective.at(search.next)
+        is_better = (new.value < search.best[1]) | (new.residual < search.best[2])
+        is_better &= jnp.isfinite(new.value)
+        # with a small C the gap of v = 0 is a small share of P, but v = 0 tells no rows apart
+        tells = jnp.any(new.v != 0) | jnp.all(new.grad == 0)
+        is_met = (new.residual <= tol) & tells
+        goes_on = is_better & ~is_met & (search.steps + 1 < rounds)
+        stay = lambda: (new.v, jnp.zeros((), jnp.int32))
+        # under `vmap`, where others go on, a gradient of 0 needs no products
+        new_or_done = new._replace(grad=jnp.where(goes_on, new.grad, 0))
+        v, products = lax.cond(any_under_vmap(goes_on), lambda: direct(new_or_done), stay)
+        either = lambda when, *trees: jax.tree.map(lambda a, b: jnp.where(when, a, b), *trees)
+        first = either(search.steps < 0, (new.risk, new.value), search.first)
+        best = either(is_better, (new.v, new.value, new.residual), search.best)
+        passes = search.passes + 1 + jnp.where(goes_on, products + built, 0)
+        return Search(search.steps + 1, first, best, v, goes_on, passes)
+
+    zero, infinite = jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, v.dtype)
+    unknown = infinite, infinite
+    begin = Search(zero - 1, unknown, (v, *unknown), v, zero == 0, zero)
+    return lax.while_loop(lambda search: search.goes_on, step, begin)
 
 
 @node
@@ -274,14 +286,17 @@ class newton(AllRowsSolver):
         risk = second_order_of(loss, batch._replace(weight=state.weight))
         ridge = jnp.full_like(state.v, 1) * lam
         ridge = ridge.at[-1].set(0) if self.bias == "free" else ridge
-        objective = Objective(batch.x, ridge, risk, self.bias)
-        first, zero = objective.at(state.v), jnp.zeros((), jnp.int32)
+        x, constant = batch.x, self.bias != "none"
+        if constant and not isinstance(x, SparseRows) and x.size <= SMALL:
+            # with its column products take one operation, which compiles sooner
+            x, constant = jnp.pad(x.astype(ridge.dtype), ((0, 0), (0, 1)), constant_values=1), False
+        objective = Objective(x, ridge, risk, self.bias, constant)
         form = "centred" if couples_rows(loss) else self.system or system_for(batch.x)
-        search = _minimise(objective, Search(zero, first, zero > 0, zero + 1), limit, form, most)
-        last, support = search.point, jnp.full((), batch.x.shape[1], jnp.int32)
-        evals = search.passes.astype(last.residual.dtype) * batch.y.shape[0]
-        info = info_of(first.risk, last.residual, support, evals, first.value - last.value)
-        return NewtonState(last.v, state.weight, state.steps + search.steps), info
+        last = _minimise(objective, state.v, limit, form, most)
+        (loss, first), (v, value, residual) = last.first, last.best
+        evals = last.passes.astype(v.dtype) * batch.y.shape[0]
+        info = info_of(loss, residual, jnp.int32(batch.x.shape[1]), evals, first - value)
+        return NewtonState(v, state.weight, state.steps + last.steps), info
 
     def model(self, state: NewtonState, data: Batch | None = None) -> Linear:
         w, b = split_constant(state.v, self.bias != "none")
