@@ -135,10 +135,15 @@ class CoordinateSolver(SpaceSolver, LossSolver):
             residual=jnp.where(pass_ends, end_violation, state.residual),
         )
         normalized_weight = step.weight / jnp.maximum(jnp.sum(live.astype(dtype)), 1)
-        risk = jnp.sum(normalized_weight * loss.value(score, y))
-        gain = _gain(loss, visits.old, visits.new, visits.score, y, sqnorm, bound)
-        rest = step.index, new_state.support, space.evals(move, batch)
-        return new_state, Info(risk, new_state.residual, gain, *rest)
+        info = Info(
+            loss=jnp.sum(normalized_weight * loss.value(score, y)),
+            residual=new_state.residual,
+            progress=_gain(loss, visits.old, visits.new, visits.score, y, sqnorm, bound),
+            index=step.index,
+            support=new_state.support,
+            evals=space.evals(move, batch),
+        )
+        return new_state, info
 
     def model(self, state: State, data: Batch | None = None) -> Model:
         return self.space.model(state.f, data)

@@ -149,10 +149,14 @@ class GradientSolver(LossSolver):
                 "one such as optax.sgd(0.1), or jaxsvm.newton(lam) for an exact solution"
             ) from error
         params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
-        loss = jnp.sum(batch.weight * self.loss.value(score, batch.y)) / size
-        residual = self.residual(grads, state.params, slope, batch)
-        counts = jnp.full((), w.shape[0], jnp.int32), count(batch.weight > 0)
-        info = Info(loss, residual, jnp.zeros_like(score), batch.index, *counts)
+        info = Info(
+            loss=jnp.sum(batch.weight * self.loss.value(score, batch.y)) / size,
+            residual=self.residual(grads, state.params, slope, batch),
+            progress=jnp.zeros_like(score),
+            index=batch.index,
+            support=jnp.full((), w.shape[0], jnp.int32),
+            evals=count(batch.weight > 0),
+        )
         return GradientState(params, opt, state.numbers), info
 
     def model(self, state: State, data: Batch | None = None) -> Linear:

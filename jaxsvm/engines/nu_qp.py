@@ -190,10 +190,14 @@ def step_info(parts: Parts, C: Array, states: tuple, residual: Array, evals: Arr
     slack = parts.high * jnp.maximum(value, 0) + parts.low * jnp.minimum(value, 0)
     sum_weight = jnp.maximum(C * jnp.sum(before.weight), jnp.finfo(value.dtype).tiny)
     change, place = after.coef - before.coef, lax.iota(jnp.int32, before.grad.shape[0])
-    progress = jnp.sum(change, axis=0) * (before.grad + after.grad) / 2
-    index = jnp.where(jnp.any(change != 0, axis=0), place, -1)
-    support = count(jnp.sum(after.coef, axis=0) != 0)
-    return Info(jnp.sum(slack) / sum_weight, residual, progress, index, support, evals)
+    return Info(
+        loss=jnp.sum(slack) / sum_weight,
+        residual=residual,
+        progress=jnp.sum(change, axis=0) * (before.grad + after.grad) / 2,
+        index=jnp.where(jnp.any(change != 0, axis=0), place, -1),
+        support=count(jnp.sum(after.coef, axis=0) != 0),
+        evals=evals,
+    )
 
 
 @node

@@ -82,9 +82,14 @@ class OnlineSolver(SpaceSolver):
         f = space.add(state.f, move.shrink, coef, batch)
         f = jax.tree.map(lambda new, old: new.astype(old.dtype), f, state.f)
         numbers = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), numbers, state.rule)
-        mistakes = jnp.sum(share * (move.coef != 0).astype(score.dtype))
-        of_rows = jnp.zeros_like(score), step.index, space.support(f), space.evals(coef, batch)
-        info = Info(jnp.sum(share * move.loss), mistakes, *of_rows)
+        info = Info(
+            loss=jnp.sum(share * move.loss),
+            residual=jnp.sum(share * (move.coef != 0).astype(score.dtype)),
+            progress=jnp.zeros_like(score),
+            index=step.index,
+            support=space.support(f),
+            evals=space.evals(coef, batch),
+        )
         return OnlineState(f, numbers, state.t + 1), info
 
     def model(self, state: OnlineState, data: Batch | None = None) -> Model:
