@@ -43,7 +43,7 @@ class Stack:
             return None
         differs = tuple(any(not _is_same(column[0], a) for a in column) for column in columns)
         part = lambda flag: [c for c, own in zip(columns, differs, strict=True) if own is flag]
-        own, rest = [jnp.stack(column) for column in part(True)], [c[0] for c in part(False)]
+        own, rest = [np.stack(column) for column in part(True)], [c[0] for c in part(False)]
         return cls(own, rest, (flat[0][1], differs))
 
     def solver(self, own: list[Any]) -> Any:
@@ -59,7 +59,7 @@ class Stack:
 
 
 def _is_same(a: Array, b: Array) -> bool:
-    return a is b or (jnp.shape(a) == jnp.shape(b) and bool(jnp.all(a == b)))
+    return a is b or np.array_equal(a, b)
 
 
 def refit(grid: Grid, cell: tuple[int, ...]) -> Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -311,6 +312,7 @@ def _on_support(model: Expansion, data: Batch) -> tuple[Expansion, str]:
     return dataclasses.replace(model, **parts), "support"
 
 
+@functools.partial(jax.jit, static_argnames=("bias",))
 def certificate_on_support(
     model: Any, data: Batch, lam: Array, loss: Loss, bias: str
 ) -> Certificate:

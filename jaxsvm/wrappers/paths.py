@@ -48,6 +48,7 @@ def machine_of(solver: Any) -> tuple[Any, Any]:
     return (solver, wrapper) if is_exact else (None, None)
 
 
+@jax.jit
 def problems_of(wrapper: Any, data: Batch) -> tuple[Array, Array]:
     """The targets and the weights of the rows in each problem, (P, n) each.
 
@@ -60,7 +61,7 @@ def problems_of(wrapper: Any, data: Batch) -> tuple[Array, Array]:
 def most_rows(wrapper: object, data: Batch, weights: np.ndarray) -> int:
     """The most rows of a problem, padded, for these weights (folds, n)."""
     of_folds = (problems_of(wrapper, data._replace(weight=w))[1] for w in weights)
-    most = max(int((weight > 0).sum(axis=1).max()) for weight in of_folds)
+    most = max(int((np.asarray(weight) > 0).sum(axis=1).max()) for weight in of_folds)
     return min(weights.shape[1], -(-most // ROW_STEP) * ROW_STEP)
 
 
@@ -175,12 +176,13 @@ def certificate_of(solver: Solver, data: Batch, model: Any) -> Certificate | Non
     model = model.inner if isinstance(model, StackedModels) else model
     with jax.enable_x64(True):
         data, machine = cast((data, machine), jnp.float64)
-        index, sums = jnp.arange(data.y.shape[0], dtype=jnp.int32), np.zeros(2)
-        ends = cast((jnp.atleast_2d(model.coef), jnp.atleast_1d(model.b)), jnp.float64)
-        problems = *problems_of(wrapper, data), *ends
+        index: Any = np.arange(data.y.shape[0], dtype=np.int32)
+        sums = np.zeros(2)
+        ends = np.atleast_2d(model.coef), np.atleast_1d(model.b)  # by NumPy: nothing is compiled
+        problems: Any = map(np.asarray, (*problems_of(wrapper, data), *cast(ends, np.float64)))
         for y, weight, coef, b in zip(*problems, strict=True):
             expansion = Expansion(machine.kernel, data.x, coef, b, index, machine.bias)
-            C, rows = machine.C * jnp.sum(weight), data._replace(y=y, weight=weight)
+            C, rows = machine.C * np.sum(weight), data._replace(y=y, weight=weight)
             proof = certificate_on_support(expansion, rows, 1 / C, machine.loss, machine.bias)
             sums += np.array([C * proof.primal, C * proof.gap])
     return Certificate(sums[0], sums[0] - sums[1], sums[1], True)
