@@ -177,10 +177,6 @@ def test_many_classes_of_a_dual_method():
     near(jaxsvm.stream(pairs, parts, KEY).model, fit.model)
 
 
-def test_the_default_batch_is_the_papers():
-    assert int(jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], KEY).state.step) == N
-
-
 @pytest.mark.long
 def test_the_curve_has_a_row_for_each_chunk():
     run = jaxsvm.stream(
