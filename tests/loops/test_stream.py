@@ -654,72 +654,48 @@ def test_chunks_of_a_memory_map_are_read_from_the_file(tmp_path, dtype):
 # What is refused
 
 
+def bad(chunks, message, error=ValueError, **options):
+    return pytest.param(chunks, error, f"^{message}", options, id=message[:40])
+
+
+NO_CHUNK = "there is no chunk with rows"
+WORDS = "x of chunk 0 must be an array of real numbers, got dtype <U32"
+LARGE = "x of chunk 0 is too large: its squares sum up to what float32 cannot hold"
+RAGGED = "x of chunk 0 must be an array of numbers; its rows differ"
+NAN = "x of chunk 1 holds a NaN or an infinity, first in row"
+NUMBERS = "class numbers must be 0 .* number them with np.unique"
+NO_BATCH = "batch_size must be a whole number of at least 1, got 0"
+NO_FOLDER = ".*is in a folder that does not exist"
+
+
 @pytest.mark.parametrize(
-    ("chunks", "options", "error", "message"),
+    ("chunks", "error", "message", "options"),
     [
-        ([(X, Y)], dict(key=None), ValueError, "^stream needs a key"),
-        ([], {}, ValueError, "^there is no chunk with rows"),
-        ([(X[:0], Y[:0])], {}, ValueError, "^there is no chunk with rows"),
-        ([X], {}, TypeError, "^chunk 0 is a ndarray: give batches, or tuples"),
-        ([(X, Y[:3])], {}, ValueError, "^chunk 0 has 100 rows, targets of shape"),
-        ([(X[:, 0], Y)], {}, ValueError, "^x of chunk 0 must be a matrix"),
-        (
-            [(X.astype(str), Y)],
-            {},
-            ValueError,
-            "^x of chunk 0 must be an array of real numbers, got dtype <U32",
+        bad([(X, Y)], "stream needs a key", key=None),
+        bad([], NO_CHUNK),
+        bad([(X[:0], Y[:0])], NO_CHUNK),
+        bad([X], "chunk 0 is a ndarray: give batches, or tuples", TypeError),
+        bad([(X, Y[:3])], "chunk 0 has 100 rows, targets of shape"),
+        bad([(X[:, 0], Y)], "x of chunk 0 must be a matrix"),
+        bad([(X.astype(str), Y)], WORDS),
+        bad([(1e30 * X, Y)], LARGE),
+        bad([(np.ma.masked_less(X, 0), Y)], "x of chunk 0 has masked entries"),
+        bad(
+            [([[1], [1, 2]], [1, -1])], "x of chunk 0 must be an array of numbers; its rows differ"
         ),
-        (
-            [(1e30 * X, Y)],
-            {},
-            ValueError,
-            "^x of chunk 0 is too large: its squares sum up to what float32 cannot hold",
-        ),
-        ([(np.ma.masked_less(X, 0), Y)], {}, ValueError, "^x of chunk 0 has masked entries"),
-        (
-            [([[1.0], [1.0, 2.0]], [1, -1])],
-            {},
-            ValueError,
-            "^x of chunk 0 must be an array of numbers; its rows differ",
-        ),
-        (3, {}, TypeError, "^chunks must be a sequence or an iterator of chunks, got int"),
-        ([(X, Y), (X[:, :2], Y)], {}, ValueError, "^chunks must have the same columns"),
-        (
-            [(X, Y), (np.where(X > 2, np.nan, X), Y)],
-            {},
-            ValueError,
-            "^x of chunk 1 holds a NaN or an infinity, first in row",
-        ),
-        (
-            [(X, np.where(Y < 0, 0, 1))],
-            {},
-            ValueError,
-            r"^labels must be -1 and \+1, chunk 0 holds 0; ",
-        ),
-        (
-            [(X, Y + 0.5)],
-            dict(task="multiclass"),
-            ValueError,
-            r"^class numbers must be 0 .* number them with np.unique",
-        ),
-        ([(X, Y, -np.ones(N))], {}, ValueError, "^chunk 0 holds a weight below 0"),
-        ([(X, Y)], dict(task="ranking"), ValueError, "^task must be one of"),
-        (
-            [(X, Y)],
-            dict(batch_size=0),
-            ValueError,
-            "^batch_size must be a whole number of at least 1, got 0",
-        ),
-        (
-            [(X, Y)],
-            dict(save="/no/such/folder/run.npz"),
-            FileNotFoundError,
-            "is in a folder that does not exist",
-        ),
-        ([(X, Y)], dict(state=3), TypeError, "^state must be that of an earlier stream, got int"),
+        bad(3, "chunks must be a sequence or an iterator of chunks, got int", TypeError),
+        bad([(X, Y), (X[:, :2], Y)], "chunks must have the same columns"),
+        bad([(X, Y), (np.where(X > 2, np.nan, X), Y)], NAN),
+        bad([(X, np.where(Y < 0, 0, 1))], r"labels must be -1 and \+1, chunk 0 holds 0; "),
+        bad([(X, Y + 0.5)], NUMBERS, task="multiclass"),
+        bad([(X, Y, -np.ones(N))], "chunk 0 holds a weight below 0"),
+        bad([(X, Y)], "task must be one of", task="ranking"),
+        bad([(X, Y)], NO_BATCH, batch_size=0),
+        bad([(X, Y)], NO_FOLDER, FileNotFoundError, save="/no/such/folder/run.npz"),
+        bad([(X, Y)], "state must be that of an earlier stream, got int", TypeError, state=3),
     ],
 )
-def test_bad_input(chunks, options, error, message):
+def test_bad_input(chunks, error, message, options):
     with pytest.raises(error, match=message):
         jaxsvm.stream(SOLVERS["pegasos"], chunks, **(dict(key=KEY) | options))
 
@@ -733,8 +709,6 @@ def test_solvers_that_cannot_be_streamed():
         jaxsvm.stream(jaxsvm.sdca(1.0), [(X, Y)], KEY)
     with pytest.raises(ValueError, match="^rows=50, but the first chunk alone has 100"):
         jaxsvm.stream(jaxsvm.sdca(1.0), [(X, Y)], KEY, rows=50)
-    with pytest.raises(ValueError, match="state comes from another solver"):
-        jaxsvm.stream(jaxsvm.asset(0.1), [(X, Y)], state=in_one("pegasos", 1).state)
     with pytest.raises(ValueError, match="state comes from batches of other rows"):
         jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], state=in_one("pegasos", 1).state, batch_size=8)
 
