@@ -491,21 +491,6 @@ def test_a_file_that_another_run_writes_is_left_to_it(tmp_path, before):
     same(models.load(path), run.state)
 
 
-def test_one_of_two_runs_that_save_to_one_file_ends_with_a_sentence(tmp_path):
-    """Whichever writes first: the file is that of one of them, whole."""
-    path, savers = tmp_path / "run.npz", [saving.Saver(tmp_path / "run.npz") for _ in range(2)]
-    states = [fit(WHOLE, DATA, KEY, steps=steps).state for steps in (4, 8)]
-    savers[1].save(states[1])
-    with pytest.warns(UserWarning, match="another run has written"):
-        savers[0].save(states[0])
-    savers[1].save(states[1])
-    same(models.load(path), states[1])
-    path.unlink()
-    savers[0].save(states[0])
-    assert savers[0].error is None and savers[1].error is None
-    same(models.load(path), states[0])
-
-
 RACING = """
 import sys, jax, numpy as np, jaxsvm
 x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
