@@ -1554,18 +1554,12 @@ def test_what_is_not_one_key(wrong):
 
 
 def test_a_bias_that_is_none():
-    for factory in (
-        jaxsvm.bottou_sgd,
-        jaxsvm.asgd,
-        jaxsvm.pegasos,
-        jaxsvm.subgradient,
-        jaxsvm.asset,
-    ):
+    for name in "bottou_sgd asgd pegasos subgradient asset".split():
         for wrong in (0, None, "maybe", ["none"]):
             with pytest.raises(
                 ValueError, match="bias must be one of 'none'|bias must be one of 'free'"
             ):
-                factory(0.1, bias=wrong)
+                getattr(jaxsvm, name)(0.1, bias=wrong)
 
 
 def test_the_length_of_a_chunk():
