@@ -360,7 +360,6 @@ CHUNKS = st.one_of(
             (ROWS[:0], np.ones(0)),
             (np.where(ROWS > 3, np.inf, ROWS), np.ones(6)),
             (ROWS.astype("f8") * 1e300, np.ones(6)),
-            (ROWS.astype(">f4"), np.ones(6)),
             (ROWS.astype("g"), np.ones(6)),
             (ROWS.astype(complex), np.ones(6)),
             (ROWS.tolist(), NAMES),

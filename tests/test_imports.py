@@ -16,39 +16,18 @@ import jaxsvm.solvers
 ROOT = pathlib.Path(jaxsvm.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-LAYERS = (
-    (
-        "names",
-        "files",
-        "types",
-        "checks",
-        "printing",
-        "closures",
-        "flags",
-        "_node",
-        "recipe",
-        "numerics",
-    ),
-    (
-        "losses",
-        "risks",
-        "ranking",
-        "kernels",
-        "schedules",
-        "projections",
-        "averaging",
-        "models",
-        "samplers",
-    ),
-    ("objectives", "features", "budget", "implicit", "old"),
-    ("spaces",),
-    ("engines",),
-    ("wrappers",),
-    ("solvers",),
-    ("calibration", "coverage", "data", "machines", "metrics"),
-    ("loops",),
-    ("estimators", "plots", "testing", "cli", "__main__"),
-)
+LAYERS = [
+    "names files types checks printing closures flags _node recipe numerics".split(),
+    "losses risks ranking kernels schedules projections averaging models samplers".split(),
+    "objectives features budget implicit old".split(),
+    ["spaces"],
+    ["engines"],
+    ["wrappers"],
+    ["solvers"],
+    "calibration coverage data machines metrics".split(),
+    ["loops"],
+    "estimators plots testing cli __main__".split(),
+]
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
 CORE = {"jax", "optax", "numpy", "chex"}
 EXTRA = {"sklearn": "estimators", "matplotlib": "plots"}

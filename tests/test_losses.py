@@ -396,32 +396,19 @@ def test_a_narrow_smooth_hinge_is_the_hinge_and_width_is_swept_by_vmap():
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda: losses.smooth_hinge(0.0),
-        lambda: losses.smooth_hinge(-1.0),
-        lambda: losses.smooth_hinge(jnp.ones(2)),
-        lambda: losses.eps_insensitive(-0.1),
-        lambda: losses.eps_insensitive(jnp.ones(2)),
-        lambda: losses.squared_eps_insensitive(-0.1),
-        lambda: losses.pinball(0.0),
-        lambda: losses.pinball(1.5),
-        lambda: losses.pinball(jnp.ones(2)),
-    ],
+    ("name", "number"),
+    [("smooth_hinge", 0.0), ("smooth_hinge", -1.0), ("eps_insensitive", -0.1)]
+    + [("squared_eps_insensitive", -0.1), ("pinball", 0.0), ("pinball", 1.5)]
+    + [(name, jnp.ones(2)) for name in ("smooth_hinge", "eps_insensitive", "pinball")],
 )
-def test_bad_parameters_raise_a_value_error(make):
+def test_bad_parameters_raise_a_value_error(name, number):
     with pytest.raises(ValueError):
-        make().value(jnp.zeros(2), jnp.ones(2))
+        getattr(losses, name)(number)
 
 
-def test_losses_say_whether_they_take_labels():
-    assert [
-        loss.labels
-        for loss in (losses.hinge, losses.squared_hinge, losses.smooth_hinge(), losses.logistic)
-    ] == [True] * 4
-    assert [
-        loss.labels for loss in (losses.squared, losses.eps_insensitive(), losses.pinball())
-    ] == [False] * 3
+@cases
+def test_losses_say_whether_they_take_labels(case):
+    assert case.loss.labels == (case.targets == SIGNS)
 
 
 # Crammer and Singer: scores (b, k)
@@ -450,16 +437,9 @@ def test_solvers_of_single_scores_refuse_crammer_singer_where_they_are_written()
         r"jaxsvm.ocas\(lam, loss=crammer_singer.., classes=k\), or another loss "
         r"and jaxsvm.one_vs_rest\(solver, classes=k\)"
     )
-    for make in (
-        jaxsvm.sdca,
-        jaxsvm.pegasos,
-        jaxsvm.asset,
-        jaxsvm.bottou_sgd,
-        jaxsvm.interior_point,
-        jaxsvm.subgradient,
-    ):
+    for name in "sdca pegasos asset bottou_sgd interior_point subgradient".split():
         with pytest.raises(ValueError, match=sentence):
-            make(0.1, loss=multiclass)
+            getattr(jaxsvm, name)(0.1, loss=multiclass)
 
 
 @dtypes
@@ -774,22 +754,11 @@ def test_a_loss_of_the_user_for_class_numbers():
     assert callable(jaxsvm.risk_on(TWO_ROWS, custom_of(loss)))
 
 
-CALLED = [
-    losses.hinge,
-    losses.squared_hinge,
-    losses.smooth_hinge(0.5),
-    losses.logistic,
-    losses.squared,
-    losses.eps_insensitive(0.25),
-    losses.squared_eps_insensitive(0.25),
-    losses.pinball(0.3),
-]
-
-
-@pytest.mark.parametrize("loss", CALLED, ids=repr)
-def test_losses_are_called_with_scores_and_targets(loss):
+@cases
+def test_losses_are_called_with_scores_and_targets(case):
     """Their derivative in the score is the slope that steps use, also at kinks, and the second one
     is that of the slope."""
+    loss = case.loss
     score = jnp.array([0.5, 1.0, -2.0, 0.75, 3.0, 0.0])
     y = jnp.array([1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
     np.testing.assert_array_equal(loss(score, y), loss.value(score, y))

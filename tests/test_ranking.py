@@ -303,44 +303,6 @@ def test_newton_and_ocas_have_one_optimum():
 
 
 @pytest.mark.long
-def test_weights_are_copies_under_newton(x64):
-    y, query, _, _ = rows(5, 6)
-    x, times = (
-        np.random.default_rng(8).normal(size=(N, 4)),
-        np.random.default_rng(2).integers(0, 4, N),
-    )
-    weighted = by_newton(batch(y, query, times.astype(float), x), 1e-2)
-    copies = np.repeat(np.arange(N), times)
-    copied = by_newton(batch(y[copies], query[copies], np.ones(len(copies)), x[copies]), 1e-2)
-    np.testing.assert_allclose(weighted.model.w, copied.model.w, atol=1e-9)
-
-
-@pytest.mark.long
-def test_several_lam_at_once_are_a_loop_of_newton(x64):
-    y, query, weight, _ = rows(5, 6)
-    data, lams = (
-        batch(y, query, weight, np.random.default_rng(8).normal(size=(N, 4))),
-        jnp.array([1e-3, 1e-2, 1.0]),
-    )
-    several = jax.vmap(lambda lam: by_newton(data, lam).model.w)(lams)
-    np.testing.assert_allclose(
-        several, [by_newton(data, float(lam)).model.w for lam in lams], rtol=1e-6, atol=1e-9
-    )
-
-
-@pytest.mark.long
-def test_a_run_of_newton_goes_on_to_the_bit():
-    y, query, weight, _ = rows(7, 6)
-    data = batch(y, query, weight, np.random.default_rng(8).normal(size=(N, 4)).astype(np.float32))
-    solver = jaxsvm.newton(1e-4, loss=SQUARED, rounds=1, tol=1e-12)
-    whole = jaxsvm.fit(solver, data, KEY, steps=4, every=1)
-    first = jaxsvm.fit(solver, data, KEY, steps=2, every=1)
-    second = jaxsvm.fit(solver, data, steps=2, every=1, state=first.state)
-    assert np.asarray(first.model.w).tobytes() != np.asarray(whole.model.w).tobytes()
-    assert np.asarray(second.model.w).tobytes() == np.asarray(whole.model.w).tobytes()
-
-
-@pytest.mark.long
 def test_derivatives_of_newton_are_those_of_the_optimum_of_all_pairs(x64):
     """In lam and in the rows, against SciPy's optima nearby; of second order in lam; in the weights
     a sentence."""

@@ -105,28 +105,6 @@ def test_links_lead_somewhere(document):
         assert "://" in target or (document.parent / target).exists(), target
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "pegasos",
-        "kernel_pegasos",
-        "bottou_sgd",
-        "asgd",
-        "constrained_sgd",
-        "sdca",
-        "interior_point",
-        "decomposition",
-        "smo",
-        "lasvm",
-        "perceptron",
-        "asset",
-        "on_features",
-    ],
-)
-def test_the_catalogue_names_every_solver(name):
-    assert f"`{name}(" in CATALOGUE.read_text()
-
-
 def test_the_catalogue_names_every_factory_of_the_package():
     factories = [
         name
@@ -134,4 +112,5 @@ def test_the_catalogue_names_every_factory_of_the_package():
         if isinstance(value, type) and issubclass(value, jaxsvm.Solver)
     ]
     text = CATALOGUE.read_text()
-    assert len(factories) > 30 and not [name for name in factories if f"`{name}(" not in text]
+    assert len(factories) > 30 and "`on_features(" in text
+    assert not [name for name in factories if f"`{name}(" not in text]

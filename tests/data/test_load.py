@@ -3,14 +3,12 @@
 import subprocess
 import sys
 
-import jax
 import numpy as np
 import pandas
 import pytest
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-import jaxsvm
-from jaxsvm.data import chunks, load
+from jaxsvm.data import load
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(40, 3)).astype(np.float32)
@@ -103,14 +101,6 @@ for n in (16384, None):  # the first compiles
     peaks.append(int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]))
 print((peaks[1] - peaks[0]) / 1024)
 """
-
-
-def test_a_mapped_file_is_streamed_as_the_array(tmp_path):
-    y = np.where(Y == "yes", 1.0, -1.0)
-    np.save(tmp_path / "x.npy", X)
-    stream = lambda x: jaxsvm.stream(jaxsvm.pegasos(0.1), chunks(x, y, rows=16), jax.random.key(0))
-    both = [stream(x) for x in (X, np.load(tmp_path / "x.npy", mmap_mode="r"))]
-    np.testing.assert_array_equal(both[0].model.w, both[1].model.w)
 
 
 @pytest.mark.long

@@ -339,26 +339,19 @@ def test_bad_input():
             ValueError, match=f"cv must split the rows into disjoint test sets.*{what}"
         ):
             SVCCV(**FEW | {"cv": cv}).fit(x, y)
-    with pytest.raises(ValueError, match="Cs must be a whole number of at least 2, got 1"):
-        SVCCV(Cs=1).fit(x, y)
-    with pytest.raises(ValueError, match="gammas must be a whole number of at least 2, got 0"):
-        SVCCV(gammas=0).fit(x, y)
-    with pytest.raises(ValueError, match="C must be a finite number above 0, got -1"):
-        SVCCV(Cs=[-1.0, 1.0]).fit(x, y)
-    with pytest.raises(
-        ValueError, match="the axis C must be a vector of at least one finite number"
+    for search, message in (
+        (SVCCV(Cs=1), "Cs must be a whole number of at least 2, got 1"),
+        (SVCCV(gammas=0), "gammas must be a whole number of at least 2, got 0"),
+        (SVCCV(Cs=[-1.0, 1.0]), "C must be a finite number above 0, got -1"),
+        (LinearSVCCV(Cs=[]), "the axis C must be a vector of at least one finite number"),
+        (SVCCV(**FEW, rule="first"), "rule must be one of 'best', 'one_se', got 'first'"),
+        (SVCCV(**FEW, scoring=["accuracy", "f1"]), "scoring must be the name of one score"),
+        (SVCCV(**FEW | {"cv": PredefinedSplit(1 - y)}), "without fold 0 there is no row of class"),
+        (SVCCV(**FEW | {"cv": GroupKFold(3)}), "groups"),
+        (SVRCV(Cs=[0.0], gammas=[1.0]), "C must be a finite number above 0"),
     ):
-        LinearSVCCV(Cs=[]).fit(x, y)
-    with pytest.raises(ValueError, match="rule must be one of 'best', 'one_se', got 'first'"):
-        SVCCV(**FEW, rule="first").fit(x, y)
-    with pytest.raises(ValueError, match="scoring must be the name of one score"):
-        SVCCV(**FEW, scoring=["accuracy", "f1"]).fit(x, y)
-    with pytest.raises(ValueError, match="without fold 0 there is no row of class"):
-        SVCCV(**FEW | {"cv": PredefinedSplit(1 - y)}).fit(x, y)
-    with pytest.raises(ValueError, match="groups"):
-        SVCCV(**FEW | {"cv": GroupKFold(3)}).fit(x, y)
-    with pytest.raises(ValueError, match="C must be a finite number above 0"):
-        SVRCV(Cs=[0.0], gammas=[1.0]).fit(x, y)
+        with pytest.raises(ValueError, match=message):
+            search.fit(x, y)
     assert jaxsvm.C_grid(3).shape == (3,)
 
 

@@ -76,15 +76,8 @@ def test_the_dual_solution_of_a_toy_problem():
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-6)
         assert getattr(ours, name).shape == getattr(theirs, name).shape
         assert getattr(ours, name).dtype == getattr(theirs, name).dtype
-    for name in (
-        "support_",
-        "n_support_",
-        "classes_",
-        "class_weight_",
-        "shape_fit_",
-        "n_features_in_",
-        "fit_status_",
-    ):
+    names = "support_ n_support_ classes_ class_weight_ shape_fit_ n_features_in_ fit_status_"
+    for name in names.split():
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
     assert ours.support_.dtype == theirs.support_.dtype
     assert ours.n_support_.dtype == theirs.n_support_.dtype

@@ -32,14 +32,8 @@ def fitted(kernel):
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_every_attribute(kernel):
     ours, theirs = fitted(kernel)
-    for name in (
-        "support_",
-        "support_vectors_",
-        "n_support_",
-        "shape_fit_",
-        "fit_status_",
-        "n_features_in_",
-    ):
+    names = "support_ support_vectors_ n_support_ shape_fit_ fit_status_ n_features_in_"
+    for name in names.split():
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
     for name in ("dual_coef_", "intercept_", *(["coef_"] if kernel == "linear" else [])):
         assert getattr(ours, name).shape == getattr(theirs, name).shape

@@ -34,6 +34,7 @@ def rows(n=200, seed=0):
 X, Y = rows()
 DATA = jaxsvm.dataset(X, Y)
 CS, GAMMAS = np.logspace(-1, 3, 4), np.logspace(-2, 0.5, 3)
+GRID = {"C": CS, "gamma": GAMMAS, "progress": False}
 
 
 def machine(C, gamma):
@@ -59,7 +60,7 @@ def dual_of(x, y, model, C, gamma):
 
 @pytest.fixture(scope="module")
 def found():
-    return select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False)
+    return select(machine, DATA, KEY, **GRID)
 
 
 def test_errors_and_duals_of_every_fit_are_those_of_libsvm(found):
@@ -114,7 +115,7 @@ def test_the_model_is_that_of_the_choice_on_all_rows(found):
     assert float(found.certificate.gap) == pytest.approx(
         float(wanted.gap) * C * n, rel=1e-2, abs=1e-5
     )
-    other = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, rule="one_se")
+    other = select(machine, DATA, KEY, **GRID, rule="one_se")
     assert other.chosen == other.one_se == found.one_se
     model = SVC(**found.one_se, tol=1e-6).fit(X, Y)
     np.testing.assert_allclose(other.model(DATA.x), model.decision_function(X), atol=5e-3)
@@ -171,10 +172,13 @@ def test_regression_with_the_tube_as_an_axis():
         )
 
 
-GRID = np.linspace(-1, 1, 31)
+POINTS = np.linspace(-1, 1, 31)
 SETS = {
     "normal": rows(60, 3),
-    "separable": (GRID[:, None].astype(np.float32) ** np.arange(1, 3), np.where(GRID > 0, 1, -1)),
+    "separable": (
+        POINTS[:, None].astype(np.float32) ** np.arange(1, 3),
+        np.where(POINTS > 0, 1, -1),
+    ),
     "noise": (rows(40, 4)[0], np.random.default_rng(2).choice([-1, 1], 40)),
 }
 
@@ -490,16 +494,7 @@ def worse_by_hand(scores, y, fold, folds, alive):
 
 
 def test_a_race_leaves_out_what_is_significantly_worse(found, tmp_path):
-    raced = select(
-        machine,
-        DATA,
-        KEY,
-        C=CS,
-        gamma=GAMMAS,
-        progress=False,
-        search="race",
-        save=tmp_path / "race.npz",
-    )
+    raced = select(machine, DATA, KEY, **GRID, search="race", save=tmp_path / "race.npz")
     alive = np.ones((4, 3), bool)
     for folds in ([0, 1], [2], [3], [4]):
         made = np.isfinite(raced.table.folds[..., folds]).all(-1)
@@ -514,36 +509,19 @@ def test_a_race_leaves_out_what_is_significantly_worse(found, tmp_path):
         f"{np.isfinite(raced.table.folds).sum()} of 60 fits made"
     )
     assert raced.best == found.best
-    again = select(
-        machine,
-        DATA,
-        KEY,
-        C=CS,
-        gamma=GAMMAS,
-        progress=False,
-        search="race",
-        save=tmp_path / "race.npz",
-    )
+    again = select(machine, DATA, KEY, **GRID, search="race", save=tmp_path / "race.npz")
     same(raced, again)
     with pytest.raises(ValueError, match="is of another call of select"):
-        select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, save=tmp_path / "race.npz")
+        select(machine, DATA, KEY, **GRID, save=tmp_path / "race.npz")
 
 
 @pytest.mark.long
 def test_a_race_that_is_stopped_goes_on(tmp_path):
-    whole = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, search="race")
+    whole = select(machine, DATA, KEY, **GRID, search="race")
     for _ in range(70):
         with contextlib.suppress(ValueError):  # no cell was completed
             part = select(
-                machine,
-                DATA,
-                KEY,
-                C=CS,
-                gamma=GAMMAS,
-                progress=False,
-                search="race",
-                seconds=0.05,
-                save=tmp_path / "race.npz",
+                machine, DATA, KEY, **GRID, search="race", seconds=0.05, save=tmp_path / "race.npz"
             )
             if not part.status.startswith("out of time"):
                 break
@@ -587,7 +565,7 @@ def same(first, second):
 
 
 def test_threads_change_nothing(found):
-    same(found, select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, threads=1))
+    same(found, select(machine, DATA, KEY, **GRID, threads=1))
 
 
 @pytest.mark.long
@@ -596,9 +574,7 @@ def test_no_time_is_resumed(found, tmp_path):
     path, counts = tmp_path / "grid.npz", []
     for _ in range(70):
         with contextlib.suppress(ValueError):  # no cell was completed
-            part = select(
-                machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, seconds=0.02, save=path
-            )
+            part = select(machine, DATA, KEY, **GRID, seconds=0.02, save=path)
             counts.append(int(np.isfinite(part.table.folds).sum()))
             if not part.status.startswith("out of time"):
                 break
@@ -607,17 +583,17 @@ def test_no_time_is_resumed(found, tmp_path):
     assert len(counts) > 1 and counts == sorted(counts)
     same(found, part)
     begin = time.perf_counter()
-    same(found, select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, save=path))
+    same(found, select(machine, DATA, KEY, **GRID, save=path))
     assert time.perf_counter() - begin < 5
     with pytest.raises(ValueError, match="is of another call of select"):
         select(machine, DATA, KEY, C=CS[:3], gamma=GAMMAS, progress=False, save=path)
     other = tmp_path / "other.npz"
     np.savez(other, a=1)
     with pytest.raises(ValueError, match="is not one of select"):
-        select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, save=other)
+        select(machine, DATA, KEY, **GRID, save=other)
     other.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ValueError, match="cannot be read as one of select"):
-        select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, save=other)
+        select(machine, DATA, KEY, **GRID, save=other)
 
 
 CHILD = """
@@ -636,7 +612,7 @@ def slow(self, path):
     t.time.sleep(0.02)
 selection_file.ResultFile._write = slow
 selection_file.SHARE = 0
-t.select(t.machine, t.DATA, t.KEY, C=t.CS, gamma=t.GAMMAS, progress=False, save=sys.argv[2])
+t.select(t.machine, t.DATA, t.KEY, **t.GRID, save=sys.argv[2])
 print("end", flush=True)
 """
 
@@ -666,7 +642,7 @@ def test_killed_at_random_moments(found, tmp_path):
         killed += child.wait() == -signal.SIGKILL
         child.stdout.close()
     assert killed >= 5 and path.exists()
-    resumed = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, save=path)
+    resumed = select(machine, DATA, KEY, **GRID, save=path)
     same(found, resumed)
 
 

@@ -437,108 +437,71 @@ HEAD = (
 )
 SVS = "1 1:1 2:1\n-1 1:2\n"
 WEIGHTS = "solver_type L2R_LR\nnr_class 3\nlabel 1 2 3\nnr_feature 2\nbias -1\nw\n1 2 3\n4 5 6\n"
+
+
+def changed(old, new, sentence):
+    return HEAD.replace(old, new) + SVS, sentence
+
+
+def of_rows(rows, sentence, kernel="rbf"):
+    return HEAD.replace("rbf", kernel) + rows, sentence
+
+
+def weights(old, new, sentence):
+    return WEIGHTS.replace(old, new), sentence
+
+
+FINITE, RISING = "expected finite numbers of float32", ".* indices rise from 1 to"
 DAMAGED = {
     "empty": ("", "has no line 'svm_type'"),
     "another file": ("hello\n", "line 1: expected one of svm_type, solver_type, .*, got 'hello'"),
     "no end": (HEAD[:-3], "expected 2 lines after the header, got 0"),
-    "unknown key": (
-        HEAD.replace("rho", "roh") + SVS,
-        "line 6: expected one of svm_type, .*, got 'roh 0.5'",
-    ),
+    "unknown key": changed("rho", "roh", "line 6: expected one of svm_type, .*, got 'roh 0.5'"),
     "twice": ("svm_type c_svc\n" + HEAD + SVS, "line 2: expected .*, each once, got 'svm_type"),
-    "type": (
-        HEAD.replace("c_svc", "svc") + SVS,
-        "line 1: expected svm_type and one of c_svc .*, got 'svm_type svc'",
+    "type": changed(
+        "c_svc", "svc", "line 1: expected svm_type and one of c_svc .*, got 'svm_type svc'"
     ),
-    "kernel": (
-        HEAD.replace("rbf", "cubic") + SVS,
-        "line 2: expected kernel_type and one of linear",
+    "kernel": changed("rbf", "cubic", "line 2: expected kernel_type and one of linear"),
+    "gamma": changed("gamma 0.5", "gamma -0.5", "gamma must be a finite number above 0, got -0.5"),
+    "no gamma": changed("gamma 0.5\n", "", "its header has no line 'gamma'"),
+    "no number": changed("rho 0.5", "rho half", "line 6: .* 'half', got 'rho half'"),
+    "underscore": changed(
+        "rho 0.5", "rho 1_0", "line 6: expected finite numbers .*, got 'rho 1_0'"
     ),
-    "gamma": (
-        HEAD.replace("0.5", "-0.5", 1) + SVS,
-        "gamma must be a finite number above 0, got -0.5",
+    "nan": changed("rho 0.5", "rho nan", f"line 6: {FINITE}.*, got 'rho nan'"),
+    "too large": changed(
+        "rho 0.5", "rho 1e300", f"line 6: {FINITE}; .* switch on 64-bit .*, got 'rho 1e300'"
     ),
-    "no gamma": (HEAD.replace("gamma 0.5\n", "") + SVS, "its header has no line 'gamma'"),
-    "no number": (
-        HEAD.replace("rho 0.5", "rho half") + SVS,
-        "line 6: .* 'half', got 'rho half'",
+    "two rhos": changed(
+        "rho 0.5", "rho 0.5 1", "line 6: expected rho and 1 values, got 'rho 0.5 1'"
     ),
-    "underscore": (
-        HEAD.replace("rho 0.5", "rho 1_0") + SVS,
-        "line 6: expected finite numbers .*, got 'rho 1_0'",
-    ),
-    "nan": (
-        HEAD.replace("rho 0.5", "rho nan") + SVS,
-        "line 6: expected finite numbers of float32.*, got 'rho nan'",
-    ),
-    "too large": (
-        HEAD.replace("rho 0.5", "rho 1e300") + SVS,
-        "line 6: expected finite numbers of float32; .* switch on 64-bit .*, got 'rho 1e300'",
-    ),
-    "two rhos": (
-        HEAD.replace("rho 0.5", "rho 0.5 1") + SVS,
-        "line 6: expected rho and 1 values, got 'rho 0.5 1'",
-    ),
-    "one class": (
-        HEAD.replace("nr_class 2", "nr_class 1") + SVS,
-        "line 4: expected nr_class of at least 2",
-    ),
+    "one class": changed("nr_class 2", "nr_class 1", "line 4: expected nr_class of at least 2"),
     "classes of regression": (
         WEIGHTS.replace("L2R_LR", "L2R_L2LOSS_SVR").replace("nr_class 3", "nr_class 2x"),
         "line 2: .* '2x', got 'nr_class 2x'",
     ),
-    "classes": (
-        HEAD.replace("nr_class 2", "nr_class two") + SVS,
-        "line 4: .*, got 'nr_class two'",
+    "classes": changed("nr_class 2", "nr_class two", "line 4: .*, got 'nr_class two'"),
+    "digits": changed("nr_class 2", "nr_class " + "9" * 5000, "line 4: .*, got 'nr_class 9999"),
+    "labels": changed("label 1 -1", "label 1 1", r"classes must be .*, each once, got \(1, 1\)"),
+    "half a label": changed("label 1 -1", "label 1 0.5", "line 7: .* '0.5', got 'label 1 0.5'"),
+    "counts": changed("nr_sv 1 1", "nr_sv 1 2", "nr_sv must sum to total_sv, 2, got 3"),
+    "too few": of_rows("1 1:1\n", "expected 2 lines after the header, got 1"),
+    "too many": of_rows(SVS + "1 1:1\n", "expected 2 lines after the header, got 3"),
+    "no colon": of_rows("1 1:1 2\n-1 1:2\n", "line 10: .*, got '1 1:1 2'"),
+    "two colons": of_rows("1 1:1:2\n-1 1:2\n", "line 10: .* '1:2', got '1 1:1:2'"),
+    "index": of_rows("1 1.5:1\n-1 1:2\n", "line 10: .* '1.5', got '1 1.5:1'"),
+    "index 0": of_rows("1 0:1\n-1 1:2\n", f"line 10: {RISING} 2147483647, got '1 0:1'"),
+    "falling": of_rows("1 2:1 1:1\n-1 1:2\n", f"line 10: {RISING} .*, got '1 2:1 1:1'"),
+    "huge index": of_rows(
+        "1 9999999999:1\n-1 1:2\n", "line 10: expected integers of 32 bits, got '1 9999999999:1'"
     ),
-    "digits": (
-        HEAD.replace("nr_class 2", "nr_class " + "9" * 5000) + SVS,
-        "line 4: .*, got 'nr_class 9999",
+    "wide": of_rows(
+        "1 2000000000:1\n-1 1:2\n", "too many numbers for a dense matrix: pass sparse=True"
     ),
-    "labels": (
-        HEAD.replace("label 1 -1", "label 1 1") + SVS,
-        r"classes must be .*, each once, got \(1, 1\)",
+    "rows of a matrix": of_rows(
+        SVS, "line 10: expected 1 numbers and 0:index.*, got '1 1:1 2:1'", "precomputed"
     ),
-    "half a label": (
-        HEAD.replace("label 1 -1", "label 1 0.5") + SVS,
-        "line 7: .* '0.5', got 'label 1 0.5'",
-    ),
-    "counts": (
-        HEAD.replace("nr_sv 1 1", "nr_sv 1 2") + SVS,
-        "nr_sv must sum to total_sv, 2, got 3",
-    ),
-    "too few": (HEAD + "1 1:1\n", "expected 2 lines after the header, got 1"),
-    "too many": (
-        HEAD + SVS + "1 1:1\n",
-        "expected 2 lines after the header, got 3",
-    ),
-    "no colon": (HEAD + "1 1:1 2\n-1 1:2\n", "line 10: .*, got '1 1:1 2'"),
-    "two colons": (HEAD + "1 1:1:2\n-1 1:2\n", "line 10: .* '1:2', got '1 1:1:2'"),
-    "index": (HEAD + "1 1.5:1\n-1 1:2\n", "line 10: .* '1.5', got '1 1.5:1'"),
-    "index 0": (
-        HEAD + "1 0:1\n-1 1:2\n",
-        "line 10: .* indices rise from 1 to 2147483647, got '1 0:1'",
-    ),
-    "falling": (
-        HEAD + "1 2:1 1:1\n-1 1:2\n",
-        "line 10: .* indices rise from 1 to .*, got '1 2:1 1:1'",
-    ),
-    "huge index": (
-        HEAD + "1 9999999999:1\n-1 1:2\n",
-        "line 10: expected integers of 32 bits, got '1 9999999999:1'",
-    ),
-    "wide": (
-        HEAD + "1 2000000000:1\n-1 1:2\n",
-        "too many numbers for a dense matrix: pass sparse=True",
-    ),
-    "rows of a matrix": (
-        HEAD.replace("rbf", "precomputed") + SVS,
-        "line 10: expected 1 numbers and 0:index.*, got '1 1:1 2:1'",
-    ),
-    "row": (
-        HEAD.replace("rbf", "precomputed") + "1 0:0\n-1 0:2\n",
-        "line 10: .* indices rise from 1 to .*, got '1 0:0'",
-    ),
+    "row": of_rows("1 0:0\n-1 0:2\n", f"line 10: {RISING} .*, got '1 0:0'", "precomputed"),
     "coefficients": (
         re.sub("(label.*|nr_sv.*)", r"\1 1", HEAD.replace("nr_class 2", "nr_class 3"))
         .replace("rho 0.5", "rho 1 2 3")
@@ -546,65 +509,43 @@ DAMAGED = {
         + "1\n-1 2\n",
         "line 10: expected 2 numbers and index:value .*, got '1'",
     ),
-    "solver": (WEIGHTS.replace("L2R_LR", "L3R"), "line 1: expected solver_type and one of L2R_"),
-    "weights": (WEIGHTS.replace("1 2 3\n4", "1 2\n4"), "line 7: expected 3 numbers, got '1 2'"),
-    "weight": (WEIGHTS.replace("4 5", "x 5"), "line 8: .*, got 'x 5 6'"),
-    "fewer weights": (
-        WEIGHTS.replace("4 5 6\n", ""),
-        "expected 2 lines after the header, got 1",
-    ),
-    "no bias": (WEIGHTS.replace("bias -1\n", ""), "has no line 'bias'"),
+    "solver": weights("L2R_LR", "L3R", "line 1: expected solver_type and one of L2R_"),
+    "weights": weights("1 2 3\n4", "1 2\n4", "line 7: expected 3 numbers, got '1 2'"),
+    "weight": weights("4 5", "x 5", "line 8: .*, got 'x 5 6'"),
+    "fewer weights": weights("4 5 6\n", "", "expected 2 lines after the header, got 1"),
+    "no bias": weights("bias -1\n", "", "has no line 'bias'"),
     "bytes": ("svm_type \xff\xfe\nSV\n", "line 1: expected svm_type and one of c_svc"),
 }
 
 
 REGRESSOR = "svm_type epsilon_svr\nkernel_type {}\ngamma 1\nnr_class 2\ntotal_sv 1\nrho 0\nSV\n"
+OF_THREE = (
+    "svm_type c_svc\nkernel_type rbf\ngamma 1\nnr_class 3\ntotal_sv 2147483647\nrho 0 0 0\nSV\n"
+)
+MUCH, WIDE = "expected 2147483647 lines", "dense matrix: pass sparse=True"
+PRODUCTS = "products or sums are too large for float32"
 DAMAGED |= {
     # a few bytes that say they need much memory
-    "many points": (
-        HEAD.replace("total_sv 2", f"total_sv {2**31 - 1}") + SVS,
-        "expected 2147483647 lines",
-    ),
-    "points of three": (
-        (
-            "svm_type c_svc\nkernel_type rbf\ngamma 1\nnr_class 3\ntotal_sv "
-            "2147483647\nrho 0 0 0\nSV\n1 1 1:1\n"
-        ),
-        "expected 2147483647 lines",
-    ),
+    "many points": changed("total_sv 2", f"total_sv {2**31 - 1}", MUCH),
+    "points of three": (OF_THREE + "1 1 1:1\n", MUCH),
     "many classes": (
         "solver_type MCSVM_CS\nnr_class 2147483647\nlabel 0 1\nnr_feature 0\nbias -1\nw\n",
         "line 3: expected label and 2147483647 values, got 'label 0 1'",
     ),
-    "wide and short": (
-        REGRESSOR.format("rbf") + "1 268435457:1\n",
-        "dense matrix: pass sparse=True",
-    ),
-    "wide and linear": (
-        REGRESSOR.format("linear") + "1e30 268435457:1e5\n",
-        "dense matrix: pass sparse=True",
-    ),
+    "wide and short": (REGRESSOR.format("rbf") + "1 268435457:1\n", WIDE),
+    "wide and linear": (REGRESSOR.format("linear") + "1e30 268435457:1e5\n", WIDE),
     "far row": (
         REGRESSOR.format("precomputed") + "1 0:268435457\n",
         "1 support vectors of 268435457 columns are too many numbers for a dense matrix$",
     ),
     # numbers that float32 holds, unlike their products or sums
-    "bias": (
-        "solver_type L2R_L2LOSS_SVR\nnr_feature 1\nbias 1e30\nw\n1\n1e30\n",
-        "products or sums are too large for float32",
-    ),
-    "bias of three": (
-        WEIGHTS.replace("bias -1", "bias 1e20") + "1e20 1 1\n",
-        "products or sums are too large for float32",
-    ),
+    "bias": ("solver_type L2R_L2LOSS_SVR\nnr_feature 1\nbias 1e30\nw\n1\n1e30\n", PRODUCTS),
+    "bias of three": (WEIGHTS.replace("bias -1", "bias 1e20") + "1e20 1 1\n", PRODUCTS),
     "rho": (
         "solver_type ONECLASS_SVM\nnr_feature 1\nbias 1\nrho 3e38\nw\n1\n-3e38\n",
-        "products or sums are too large",
+        PRODUCTS.removesuffix(" for float32"),
     ),
-    "merged": (
-        REGRESSOR.format("linear") + "1e30 3:1e30\n",
-        "products or sums are too large for float32",
-    ),
+    "merged": (REGRESSOR.format("linear") + "1e30 3:1e30\n", PRODUCTS),
 }
 
 

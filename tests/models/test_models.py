@@ -30,7 +30,6 @@ from jaxsvm.models import (
     load,
     save,
 )
-from jaxsvm.types import RunState
 from jaxsvm.wrappers import OneVsOne, OneVsRest
 
 
@@ -335,37 +334,6 @@ def test_an_unregistered_kernel_is_refused(path):
 
 X4 = jaxsvm.dataset([[1.0, 0.0], [-1.0, 0.5], [2.0, 1.0], [-2.0, 0.0]], [1, -1, 1, -1])
 
-SOLVERS = {
-    "pegasos": jaxsvm.pegasos(0.1),
-    "pegasos free": jaxsvm.pegasos(0.1, bias="free"),
-    "pegasos active": jaxsvm.pegasos(0.1, advance_on_violation=True, bias="feature"),
-    "averaged": jaxsvm.averaged(jaxsvm.pegasos(0.1), weights=lambda t: t + 1),
-    "asgd": jaxsvm.asgd(0.1, bias="free"),
-    "bottou": jaxsvm.bottou_sgd(0.1, bias="free"),
-    "subgradient": jaxsvm.subgradient(0.1, bias="free"),
-    "sdca": jaxsvm.sdca(1.0),
-    "sdca kernel": jaxsvm.sdca(1.0, kernels.rbf(1.0)),
-    "kernel pegasos": jaxsvm.kernel_pegasos(0.1, kernels.rbf(1.0)),
-    "perceptron": jaxsvm.perceptron(kernels.rbf(1.0), average=True),
-    "constrained": jaxsvm.constrained_sgd(1.0, kernels.rbf(1.0)),
-}
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_runs_of_every_solver(name, path):
-    solver = SOLVERS[name]
-    sampler = solver.sampler
-
-    @jax.jit
-    def start(key):
-        state = solver.init(key, X4)
-        return RunState(state, sampler.init(key, X4), jnp.int32(3), jnp.zeros((), bool))
-
-    run = start(jax.random.key(1))
-    found = again(run, path)
-    same(found, run)
-    assert isinstance(found, RunState) and type(found.solver) is type(run.solver)
-
 
 OPTIMISERS = {
     "adam": optax.adam(0.1),
@@ -547,6 +515,7 @@ THREE = Linear(jnp.ones((3, 2)), jnp.zeros(3))
         Linear(jnp.ones(2), 0.5),
         Classifier(ONE, (1, 2)),
         Classifier(OneVsRest(THREE, (True, True)), (1, 2.5, "c")),
+        jaxsvm.perceptron(average=True).init(jax.random.key(0), BATCH),
     ],
     ids=lambda tree: type(tree).__name__,
 )

@@ -182,12 +182,6 @@ def test_predictions_inside_of_transformations():
         jax.jit(strings.predict)(X)
 
 
-def test_values_that_are_not_finite_are_no_classes():
-    result = jaxsvm.fit(jaxsvm.linear_svm(1.0), jaxsvm.dataset(X, SIGN), KEY)
-    with pytest.raises(ValueError, match="x holds a NaN or an infinity, first in row 1"):
-        result.predict([[1.0, 2, 3, 4], [np.inf, 0, 0, 0]])
-
-
 def test_rows_that_hold_no_numbers_are_told_from_models_that_diverged():
     result = jaxsvm.fit(jaxsvm.linear_svm(1.0), jaxsvm.dataset(X, SIGN), KEY)
     with pytest.raises(ValueError, match="x holds a NaN or an infinity, first in row 1"):
