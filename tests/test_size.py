@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MOST = {"jaxsvm": 18_210, "tests": 35_360}
+MOST = {"jaxsvm": 18_200, "tests": 34_990}
 
 
 def lines_of_code(text: str) -> int:

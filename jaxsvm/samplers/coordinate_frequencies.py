@@ -95,7 +95,7 @@ class acf(Batches):
     def feedback(self, s: AcfState, index: Array, progress: Array) -> AcfState:
         b, steps = self.batch_size, -(-s.rows // self.batch_size)
         first_epoch = s.step < steps  # feedback never spans two epochs
-        rate = jnp.where(first_epoch, 0, 1 / s.rows).astype(s.mean.dtype)
+        rate = jnp.where(first_epoch, 0, 1 / s.rows.astype(s.mean.dtype))
         tiny, length = jnp.finfo(s.mean.dtype).tiny, (steps * b).astype(s.mean.dtype)
 
         def visit(carry, item):
