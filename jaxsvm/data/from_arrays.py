@@ -34,7 +34,7 @@ TASKS = ("binary", "multiclass", "multilabel", "regression", "ranking", "surviva
 
 
 def dataset(
-    x: Any,
+    x: object,
     y: object = None,
     weight: object = None,
     *,

@@ -154,5 +154,5 @@ def apply(fn: Any, x: Any) -> Any:
 
 
 @jax.jit
-def _call(fn: Callable, x: Any) -> Array:
+def _call(fn: Callable, x: object) -> Array:
     return fn(x)

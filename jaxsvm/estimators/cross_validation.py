@@ -183,7 +183,7 @@ class GridCV(BaseSVM):
         place_of = lambda y: (y > 0).astype(int) if len(names or ()) == 2 else y.astype(int)
         share_of = lambda y, weight: weight if names is None else weight / factors[place_of(y)]
 
-        def score(values: Any, y: Any, weight: Any, probabilities: Callable) -> float:
+        def score(values: np.ndarray, y: np.ndarray, weight: np.ndarray, fn: Callable) -> float:
             if not np.isfinite(values).all():
                 return np.nan
             machine, weight = copy.copy(self), share_of(y, weight)
@@ -203,7 +203,7 @@ class GridCV(BaseSVM):
                 return values[X[:, 0]]
 
             def predict_proba(X):
-                return probabilities()[X[:, 0]]
+                return fn()[X[:, 0]]
 
             def predict(X):
                 return predictions[X[:, 0]]

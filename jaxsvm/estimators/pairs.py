@@ -33,7 +33,7 @@ class Pairs:
         return self.model.pairs(x)
 
 
-def pair_number(first: np.ndarray, second: np.ndarray, k: int) -> Any:
+def pair_number(first: np.ndarray, second: np.ndarray, k: int) -> np.ndarray:
     """The number of the pair of classes first < second among (0, 1), (0, 2), ..., (k-2, k-1)."""
     return first * (2 * k - first - 1) // 2 + second - first - 1
 
@@ -47,14 +47,14 @@ def pairs_by_opponent(place: np.ndarray, k: int) -> np.ndarray:
     return pair_number(np.minimum(opponent, place), np.maximum(opponent, place), k)
 
 
-def votes_of(first_wins: Any, k: int) -> Any:
+def votes_of(first_wins: np.ndarray, k: int) -> np.ndarray:
     """The votes (n, k) of pairs of classes, of which the first wins or not, (n, k(k-1)/2)."""
     first, second = (np.eye(k)[number] for number in np.triu_indices(k, 1))
     wins = 1.0 * first_wins
     return wins @ first + (1 - wins) @ second
 
 
-def values_of_classes(score: np.ndarray, k: int) -> Any:
+def values_of_classes(score: np.ndarray, k: int) -> np.ndarray:
     """The votes (n, k) of the values of pairs, (n, k(k-1)/2), as scikit-learn ranks the classes.
 
     A monotone function of the sum of the values of each class, within (-1/3, 1/3), is added.
@@ -138,7 +138,7 @@ def run_pair(inputs: Inputs, key: Array) -> tuple:
 def run_lanes(inputs: Inputs, key: Array) -> tuple:
     """The models and rows of the curves of several pairs, whose rows have a leading axis."""
 
-    def run(data: Batch, x: Any) -> tuple:
+    def run(data: Batch, x: object) -> tuple:
         _, row, model = run_once(inputs._replace(data=data, x=x), key)
         return model, row
 
