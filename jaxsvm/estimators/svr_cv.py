@@ -56,6 +56,7 @@ class SVRCV(GridCV, SVR):
         ValueError: from `fit`, for a parameter out of its range, and test sets that overlap.
 
     Example:
+        >>> import numpy as np
         >>> X = np.linspace(0, 6, 60)[:, None]
         >>> reg = SVRCV(Cs=[0.1, 10.0], gammas=[0.01, 1.0], epsilons=0.01, cv=3).fit(X,
         ...     np.sin(X[:, 0]))
