@@ -576,3 +576,12 @@ def test_values_at_the_rows_gather_no_roundings(kernel):
     np.testing.assert_allclose(w.response, values, atol=3e-6 * np.abs(values).max())
     refreshes = 6_000 // 64
     assert run.evals == (6_000 + refreshes) * (N if kernel is None else N * N)
+
+
+@pytest.mark.parametrize("search", ["exact", "wolfe"])
+def test_slopes_of_runs_are_those_of_differences(search, x64):
+    risk = lambda lam: jaxsvm.fit(
+        jaxsvm.wolfe(lam, RBF, line_search=search), dataset(), KEY, steps=5
+    ).info.loss[-1]
+    difference = (risk(LAM + 1e-7) - risk(LAM - 1e-7)) / 2e-7
+    np.testing.assert_allclose(jax.grad(risk)(LAM), difference, rtol=1e-5)

@@ -208,7 +208,7 @@ class wolfe(AllRowsSolver):
             step = exact_step(line)
             return step, step
         start = 1 / line.lam
-        ends = 1e-8 * start, jnp.inf * start, start
+        ends = 1e-8 * start, jnp.full_like(line.square, jnp.inf), start
         step, rejected_step = bounded_step(line, line.square, self.m_L, self.m_R, *ends)
         return step, jnp.where(step > 0, step, rejected_step)
 
