@@ -17,6 +17,7 @@ from ..loops.fitting import Inputs, placed, run_once
 from ..numerics import accum_dtype, dot, series_size
 from ..types import STEPS, Array, Batch, Curve, Fit, RunState
 from ..wrappers import OneVsOne
+from .preprocess import padded_rows
 
 LANES, FEW = 32, 64  # of more than 64 pairs 32 are trained at a time
 
@@ -93,7 +94,8 @@ def fit_pairs(solver: Any, data: Batch, k: int, key: Array, tol: object) -> Fit:
     first, second = np.triu_indices(k, 1)
     rows = [np.concatenate([of_class[c] for c in pair]) for pair in zip(first, second, strict=True)]
     width = LANES if len(rows) > FEW else 1
-    size = series_size(max(map(len, rows)), 256 if width == 1 else 32)
+    most = max(map(len, rows))
+    size = padded_rows(most) if width == 1 else series_size(most, 32)
     on_host = jax.tree.map(np.asarray, (inputs.data, inputs.x))
     coef, ends = np.zeros((len(rows), len(y)), accum_dtype(data.x)), []
     for start in range(0, len(rows), width):
@@ -119,8 +121,7 @@ def fit_pairs(solver: Any, data: Batch, k: int, key: Array, tol: object) -> Fit:
     shared = dataclasses.replace(jax.tree.map(lambda a: a[0], model), **parts)
     stacked = [False] * len(jax.tree.leaves((shared.kernel, shared.x))) + [True, True, False]
     ends_of = row.step[0], row.loss.mean(), row.residual.max(), row.support.sum(), row.evals.sum()
-    one_row: Any = [*map(np.atleast_1d, ends_of), None]
-    curve = Curve(*one_row)
+    curve: Any = Curve._make([*map(np.atleast_1d, ends_of), None])
     state = RunState((), (), row.step[0], curve.residual[0] <= limit)
     finite = np.isfinite(row.loss + row.residual).all()
     of_all = OneVsOne(shared, (*stacked,), k)
