@@ -3,6 +3,7 @@ when JAX starts."""
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 FOLDER = pathlib.Path(__file__).parent / "on_four_devices"
 FLAG = "--xla_force_host_platform_device_count=4"
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
 
 @pytest.mark.long
@@ -27,13 +29,16 @@ def test_on_four_devices(file):
         "no:cacheprovider",
         str(FOLDER / file),
     ]
-    # other flags as in all tests, for compilation in less time; one program at a time, as XLA
-    # aborts where devices of two programs wait for each other on few processors
+    # other flags as in all tests, for compilation in less time; one program and one thread of each
+    # device at a time, as XLA aborts where they wait for each other on few processors
     environment = os.environ | {
-        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {FLAG}",
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {FLAG} {ONE_THREAD}",
         "JAX_PLATFORMS": "cpu",
         "JAX_CPU_ENABLE_ASYNC_DISPATCH": "false",
     }
-    done = subprocess.run(start, capture_output=True, text=True, timeout=900, env=environment)
+    for _ in range(3):
+        done = subprocess.run(start, capture_output=True, text=True, timeout=900, env=environment)
+        if done.returncode != -signal.SIGABRT:  # of XLA itself, after a minute of waiting
+            break
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[:2000] + done.stderr[-2000:]
     assert " passed" in done.stdout

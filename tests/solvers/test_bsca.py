@@ -587,7 +587,7 @@ def test_preferences_stay_where_nothing_was_gained_and_of_rows_of_weight_zero(x6
 def by_preference(p, key=KEY, epoch=0, total=None):
     """Visits of each row in one epoch."""
     total = total or len(p)
-    made = systematic(key, jnp.asarray(p), jnp.int32(epoch), total)
+    made = systematic(key, jnp.asarray(p), jnp.int32(epoch), jnp.int32(len(p)), total)
     assert made.shape == (total,) and made.dtype == np.int32 and np.all(np.diff(made) >= 0)
     return np.bincount(made, minlength=len(p))
 
