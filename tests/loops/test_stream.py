@@ -452,8 +452,11 @@ def test_a_file_that_another_stream_writes_is_left_to_it(tmp_path):
     path = tmp_path / "run.npz"
 
     def chunks():
-        for part in pieces([20] * 5):
+        for number, part in enumerate(pieces([20] * 5)):
             yield part
+            end = time.monotonic() + 20 * (number == 3)  # chunks are read before they are needed
+            while not path.exists() and time.monotonic() < end:
+                time.sleep(0.01)
             if path.exists():
                 path.write_bytes(b"of another run")
 
