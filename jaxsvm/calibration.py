@@ -31,9 +31,9 @@ class Sigmoid:
     slope: Array  # ()
     offset: Array  # ()
 
-    def __call__(self, score: Array) -> Array:
+    def __call__(self, score: Array, xp: ModuleType = jnp) -> Array:
         """(n,) -> (n,)."""
-        return jax.nn.sigmoid(-(self.slope * score + self.offset))
+        return xp.exp(-xp.logaddexp(0, self.slope * score + self.offset))
 
 
 @struct
@@ -43,9 +43,9 @@ class Isotonic:
     score: Array  # (m,) ascending
     value: Array  # (m,) ascending, in [0, 1]
 
-    def __call__(self, score: Array) -> Array:
+    def __call__(self, score: Array, xp: ModuleType = jnp) -> Array:
         """(n,) -> (n,)."""
-        return jnp.interp(score, self.score, self.value)
+        return xp.interp(score, self.score, self.value)
 
 
 def _logistic(point: Array, rows: tuple[Array, ...]) -> Array:
@@ -67,21 +67,18 @@ def _newton_step(point: Array, rows: tuple[Array, ...]) -> tuple[Array, Array]:
     return jnp.stack([slope, level]), direction
 
 
-def fit_sigmoid(
-    score: Array, positive: Array, weight: Array, count: Array | None = None, steps: int = 100
-) -> Sigmoid:
+def fit_sigmoid(score: Array, positive: Array, weight: Array, steps: int = 100) -> Sigmoid:
     """The sigmoid of the largest likelihood, by Newton's method with a line search.
 
         minimise  sum_i weight_i (log(1 + exp(-z_i)) + t_i z_i),  z_i = slope score_i + offset,
         t_i = (n+ + 1) / (n+ + 2) of positive rows, 1 / (n- + 2) of the others
 
-    Its derivatives are those of the minimiser.
+    n+ and n- are the sums of their weights. Its derivatives are those of the minimiser.
 
     Args:
         score: (n,) decision values.
         positive: (n,) truth values.
         weight: (n,) weights, >= 0.
-        count: (n,) of what n+ and n- are the sums; None: the weights.
         steps: Newton steps at most.
 
     Reference: J. Platt, Probabilistic outputs for support vector machines, 1999; H.-T. Lin, C.-J.
@@ -89,9 +86,8 @@ def fit_sigmoid(
         Machine Learning 68, 2007, section 3.
     """
     dtype, tiny = score.dtype, jnp.finfo(score.dtype).tiny
-    count = weight if count is None else count
-    n_positive = jnp.sum(jnp.where(positive, count, 0))
-    n_negative = jnp.sum(jnp.where(positive, 0, count))
+    n_positive = jnp.sum(jnp.where(positive, weight, 0))
+    n_negative = jnp.sum(jnp.where(positive, 0, weight))
     target = jnp.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
     used = jnp.where(weight > 0, score, 0)
     unit = lax.stop_gradient(jnp.maximum(jnp.max(jnp.abs(used)), tiny))
@@ -277,16 +273,20 @@ def fit_curves(columns: Array, place: Array, weight: Array, method: str, couplin
     return jax.vmap(fit, in_axes=1)(columns, positive, weights)
 
 
-def probabilities(curve: object, columns: Array, coupling: str) -> Array:
-    """The probabilities of the k classes, (n, k)."""
+def probabilities(curve: Any, columns: Any, coupling: str, xp: ModuleType = jnp) -> Array:
+    """The probabilities of the k classes, (n, k), in `jax.numpy` or `numpy`."""
     k = number_of_classes(columns, coupling)
-    p = jax.vmap(lambda curve, score: curve(score), (0, 1), 1)(curve, columns)
+    if xp is jnp:
+        p = jax.vmap(lambda curve, score: curve(score), (0, 1), 1)(curve, columns)
+    else:
+        curves = map(type(curve), *map(np.asarray, jax.tree.leaves(curve)))
+        p = np.stack([fn(score, np) for fn, score in zip(curves, columns.T, strict=True)], axis=1)
     if coupling == "pairs":
-        return couple(jnp.clip(p, LEAST, 1 - LEAST), k)
+        return couple(xp.clip(p, LEAST, 1 - LEAST), k, xp)
     if p.shape[1] == 1:
-        return jnp.concatenate([1 - p, p], axis=1)
-    total = jnp.sum(p, axis=1, keepdims=True)
-    return jnp.where(total > 0, p / jnp.where(total > 0, total, 1), 1 / k)
+        return xp.concatenate([1 - p, p], axis=1)
+    total = xp.sum(p, axis=1, keepdims=True)
+    return xp.where(total > 0, p / xp.where(total > 0, total, 1), 1 / k)
 
 
 @struct
@@ -326,17 +326,21 @@ class Calibrated(Named):
         """The names of the most probable classes, (n, d) -> (n,), on the host."""
         return np.asarray(self.classes)[np.argmax(self.predict_proba(x), axis=1)]
 
-    def of_values(self, values: object) -> np.ndarray:
-        """The probabilities (n, k) from the model's decision values, (n,) or (n, k), on the host.
+    def of_values(self, values: Any) -> Any:
+        """The probabilities (n, k) from the model's decision values, (n,) or (n, k).
 
-        Args:
-            values: of the model.
+        They are on the host and in float64, or on the device of arrays of JAX.
         """
-        return decision_values(*self.on_values(np.asarray(values)))
+        return self.of_columns(columns_of(values, self.coupling))
 
-    def on_values(self, values: object) -> tuple[Calibrated, Any]:
-        """The probabilities as a function of the columns of decision values, and these."""
-        return dataclasses.replace(self, model=None), columns_of(values, self.coupling)
+    def of_columns(self, columns: Any) -> Any:
+        """As `of_values`, of the values (n, m) that the curves are fitted to."""
+        if isinstance(columns, jax.Array):
+            return probabilities(self.curve, columns, self.coupling)
+        columns = check_values(np.asarray(columns, np.float64))
+        blocks = np.array_split(columns, max(1, len(columns) // 4096))
+        made = [probabilities(self.curve, block, self.coupling, np) for block in blocks]
+        return np.concatenate(made)
 
 
 def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str = "rest") -> Any:

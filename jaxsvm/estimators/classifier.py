@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import config_context
@@ -22,7 +21,6 @@ from ..data.target_columns import has_columns
 from ..models import check_values, class_places
 from ..wrappers import one_vs_one, one_vs_rest
 from .base import BaseSVM, Targets, can_partial_fit
-from .compact import apply
 from .pairs import Pairs, values_of_classes
 from .parameters import PerRow, parameters
 from .preprocess import module_of, named
@@ -88,9 +86,9 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
                         "more"
                     )
             self.__dict__.pop("calibrated_", None)  # of a model before this one
-            targets, group = self._train(x, y, weight, **more)
+            targets, _ = self._train(x, y, weight, **more)
             if self._probable():
-                self._calibrate(x, y, weight, targets, group)
+                self._calibrate(x, y, weight, targets)
         return self
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
@@ -178,15 +176,14 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         return named(self.classes_, class_places(score))
 
     # Probabilities where `probability` is True: by sigmoids of decision values out of fold, of more
-    # than two classes of each against the rest, as of `CalibratedClassifierCV(ensemble=False)`.
+    # than two classes of each against the rest, as of `CalibratedClassifierCV(ensemble=False)`, or
+    # of each pair.
 
     def _probable(self) -> bool:
         """Whether probabilities are asked for; "deprecated", scikit-learn's default, is False."""
         return bool(self.probability) and self.probability != "deprecated"
 
-    def _calibrate(
-        self, x: Any, y: np.ndarray, weight: np.ndarray, targets: Targets, group: object
-    ) -> None:
+    def _calibrate(self, x: Any, y: np.ndarray, weight: np.ndarray, targets: Targets) -> None:
         """Fit probabilities by machines on four fifths of the rows each."""
         used = np.flatnonzero(weight > 0)
         x, y, weight = x[used], y[used], weight[used]
@@ -199,14 +196,18 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             )
         machine = clone(self).set_params(probability=False)
         machine.__dict__.pop("_skl_callbacks", None)  # which are for the whole fit
+        coupling = "pairs" if isinstance(self._decision_model(), Pairs) else "rest"
+        if coupling == "pairs":
+            machine.set_params(decision_function_shape="ovo")
+        if self._kernel_rows is not None:  # x is the matrix of a function of arrays
+            machine.set_params(kernel="precomputed")
         with config_context(enable_metadata_routing=False):  # the weights are for `fit`
             x = x[:, used] if self._columns == "rows" else x
             how: Any = {"method": "decision_function", "params": {"sample_weight": weight}}
             values = cross_val_predict(machine, x, y, cv=folds, **how)
-        rows = columns_of(values, "rest"), place, weight
-        self.calibrated_ = calibrate_columns(
-            self.model_.inner, *rows, "sigmoid", "rest", targets.names or ()
-        )
+        columns = values if coupling == "pairs" else columns_of(values, "rest")
+        how = "sigmoid", coupling, targets.names or ()
+        self.calibrated_ = calibrate_columns(self.model_.inner, columns, place, weight, *how)
 
     def _check_probability(self) -> bool:
         if not self._probable():
@@ -224,10 +225,10 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             raise NotFittedError(
                 "there are no probabilities: call fit with probability=True, partial_fit makes none"
             )
-        values = self._class_values(self._scores(X))
-        if isinstance(values, jax.Array):
-            return apply(*self.calibrated_.on_values(values))
-        return self.calibrated_.of_values(values)
+        values = self._scores(X)
+        if self.calibrated_.coupling == "pairs":
+            return self.calibrated_.of_columns(values)
+        return self.calibrated_.of_values(self._class_values(values))
 
     @available_if(lambda self: self._check_probability())
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:

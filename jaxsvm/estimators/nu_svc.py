@@ -23,10 +23,10 @@ class NuSVC(KernelClassifier):
     Args:
         nu: upper bound of the share of margin errors and lower bound of the share of support
             vectors, in (0, 1]. For each pair of classes it is at most 2 min(n+, n-) / (n+ + n-).
-        probability: whether `fit` also fits probabilities, by five-fold cross-validation. In a
-            training set nu is at most its limit there.
+        probability: whether `fit` also fits probabilities, as of `SVC`. nu is to be at most the
+            limit of each training set, too.
         class_weight: accepted without an effect, as in LIBSVM; `class_weight_` holds the factors.
-        random_state: int, `RandomState` or None; the folds of `probability`.
+        random_state: accepted without an effect.
 
     Attributes:
         support_: (m,) indices of the support vectors, grouped by class.

@@ -40,9 +40,10 @@ class SVC(KernelClassifier):
             weight, "auto" for 1/d, or a number > 0.
         coef0: of "poly" and "sigmoid".
         probability: whether `fit` also fits probabilities, by five-fold cross-validation: five more
-            runs. The decision values of the folds are those of Platt's sigmoids. Folds are drawn
-            from the rows, as in LIBSVM, and from copies of a row of integer weight. There is a
-            warning where probabilities contradict `predict`.
+            runs. Platt's sigmoids are fitted to the decision values out of fold, those of each pair
+            of classes for more than two. Folds are stratified in the order of the rows, as of
+            `CalibratedClassifierCV(ensemble=False)`; a row of weight k is in one of them. There is
+            a warning where probabilities contradict `predict`.
         tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0; with
             bias "feature", the largest change of a margin in a pass.
         class_weight: dict from class names to factors on C, "balanced", or None. "balanced" gives
@@ -50,8 +51,7 @@ class SVC(KernelClassifier):
         max_iter: rounds of `jaxsvm.decomposition` at most, not steps on pairs as in LIBSVM: blocks
             of rows, or up to 2,048 rows 100 n steps on pairs each; -1: 2,000.
             With bias "feature", passes over the rows; -1: 1,000.
-        random_state: int, `RandomState` or None; the folds of `probability`, and the order of rows
-            with bias "feature".
+        random_state: int, `RandomState` or None; the order of rows with bias "feature".
         loss: "hinge", "squared_hinge", or a loss of jaxsvm with a quadratic dual.
         bias: "free", an intercept that is not regularised, or "none"; "feature": regularised with
             the rest (1 is added to the kernel), by dual coordinate ascent.

@@ -22,9 +22,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.extmath import safe_sparse_dot
 
-from jaxsvm import estimators, kernels
+from jaxsvm import calibration, estimators, kernels
 from jaxsvm.estimators import SVC, NuSVC
-from jaxsvm.estimators.probabilities import coupled, fit_sigmoids, units_of
 
 pytestmark = [
     pytest.mark.usefixtures("usual_promotion"),
@@ -358,9 +357,10 @@ def test_sparse_rows_are_dense_ones(kernel):
 # Probabilities.
 
 
-def fit_sigmoid(score, positive, weight, count):
-    A, B = fit_sigmoids(score[:, None], np.where(positive, 0, 1), weight, count, 2)
-    return A.item(), B.item()
+def fit_sigmoid(score, positive, weight):
+    with jax.enable_x64(True):
+        curve = calibration.fit_sigmoid(*map(jnp.asarray, (score, positive, weight)))
+        return curve.slope.item(), curve.offset.item()
 
 
 def test_sigmoids_are_those_of_scipy():
@@ -373,16 +373,16 @@ def test_sigmoids_are_those_of_scipy():
         loss = lambda ab, z=score, t=target, s=scale: np.sum(
             np.logaddexp(0, -(ab[0] / s * z + ab[1])) + t * (ab[0] / s * z + ab[1])
         )
-        A, B = fit_sigmoid(score, positive, np.ones(200), np.ones(200))
+        A, B = fit_sigmoid(score, positive, np.ones(200))
         best = scipy.optimize.minimize(loss, [0.0, 0.0], method="BFGS", options={"gtol": 1e-8})
         np.testing.assert_allclose([A * scale, B], best.x, atol=1e-4)
     # k copies are weight k, and separated classes have a finite sigmoid.
     threes, ones = np.full(200, 3.0), np.ones(600)
-    copied = fit_sigmoid(np.repeat(score, 3), np.repeat(positive, 3), ones, ones)
-    np.testing.assert_allclose(fit_sigmoid(score, positive, threes, threes), copied, rtol=1e-6)
+    copied = fit_sigmoid(np.repeat(score, 3), np.repeat(positive, 3), ones)
+    np.testing.assert_allclose(fit_sigmoid(score, positive, threes), copied, rtol=1e-6)
     four = np.ones(4)
     assert np.isfinite(
-        fit_sigmoid(np.array([-1.0, -1, 1, 1]), np.array([False, False, True, True]), four, four)
+        fit_sigmoid(np.array([-1.0, -1, 1, 1]), np.array([False, False, True, True]), four)
     ).all()
 
 
@@ -391,7 +391,7 @@ def test_coupled_probabilities_minimise_their_objective(k):
     random = np.random.default_rng(0)
     first, second = np.triu_indices(k, 1)
     pairs = np.clip(random.random((4, len(first))), 1e-3, 1 - 1e-3)
-    for r, p in zip(pairs, coupled(pairs, k), strict=True):
+    for r, p in zip(pairs, calibration.couple(pairs, k, np), strict=True):
         objective = lambda p, r=r: np.sum(((1 - r) * p[first] - r * p[second]) ** 2)
         sums = {"type": "eq", "fun": lambda p: p.sum() - 1}
         best = scipy.optimize.minimize(
@@ -402,7 +402,9 @@ def test_coupled_probabilities_minimise_their_objective(k):
     # Where the pairs agree with probabilities, these come out.
     true = random.dirichlet(np.ones(k), 10)
     np.testing.assert_allclose(
-        coupled(true[:, first] / (true[:, first] + true[:, second]), k), true, atol=1e-9
+        calibration.couple(true[:, first] / (true[:, first] + true[:, second]), k, np),
+        true,
+        atol=1e-9,
     )
 
 
@@ -428,15 +430,6 @@ def test_probabilities_are_as_good_as_those_of_scikit_learn(k):
     assert ours.probA_.shape == theirs.probA_.shape == ours.probB_.shape and (ours.probA_ < 0).all()
 
 
-def test_probabilities_are_drawn_by_random_state_alone():
-    ours, _, x, y = probable(2)
-    again = clone(ours).fit(x[:230], y[:230])
-    np.testing.assert_array_equal(again.predict_proba(x), ours.predict_proba(x))
-    other = clone(ours).set_params(random_state=1).fit(x[:230], y[:230])
-    np.testing.assert_array_equal(other.decision_function(x), ours.decision_function(x))
-    assert (other.predict_proba(x) != ours.predict_proba(x)).any()
-
-
 def test_probabilities_are_there_where_they_are_asked_for():
     ours, _ = on_toy("rbf")
     for made in (SVC(), SVC(probability="deprecated"), ours):
@@ -444,7 +437,7 @@ def test_probabilities_are_there_where_they_are_asked_for():
     assert ours.probA_.size == ours.probB_.size == 0
     assert hasattr(SVC(probability=True), "predict_proba")
     switched = clone(ours).fit(X, Y).set_params(probability=True)
-    with pytest.raises(NotFittedError, match="not available when fitted with probability=False"):
+    with pytest.raises(NotFittedError, match="call fit with probability=True"):
         switched.predict_proba(X)
     for options in ({"probability": True}, {"decision_function_shape": "ovo"}):
         (option,) = (f"{name}={value!r}" for name, value in options.items())
@@ -491,41 +484,6 @@ def test_probabilities_of_rows_that_repeat_are_those_of_scikit_learn(machine, k,
     if k == 2:  # the probability of rows of one kind is near the share of their class
         full = x.sum(axis=1) == 3
         assert abs(ours.predict_proba([[1, 1, 1]])[0, 1] - y[full].mean()) < 0.05
-
-
-def test_a_weight_is_copies_in_the_folds_and_a_fraction_is_one_row():
-    x, y = probable(2)[2:]
-    x, y, random = x[:60], y[:60], np.random.default_rng(0)
-    p = lambda rows, names, weight, C=1.0: (
-        SVC(C, gamma=0.1, probability=True, random_state=0)
-        .fit(rows, names, weight)
-        .predict_proba(x)
-    )
-    weight = random.integers(0, 4, 60)
-    order = random.permutation(weight.sum())
-    copies = p(np.repeat(x, weight, 0)[order], np.repeat(y, weight)[order], None)
-    np.testing.assert_allclose(p(x, y, weight), copies, atol=1e-6)
-    # Only products with C count where no weight is a number of copies.
-    np.testing.assert_allclose(p(x, y, np.full(60, 2.0**-20), 2.0**20), p(x, y, None), atol=1e-3)
-    # Two parts of a row are two rows in the folds, and one row in the problem.
-    parts = p(np.r_[x, x], np.r_[y, y], np.full(120, 0.5))
-    assert np.abs(parts - p(x, y, None)).max() < 0.1 and (parts != p(x, y, None)).any()
-    # Many copies are the same problem with a smaller C.
-    many = p(x, y, np.full(60, 1000), 1e-3)
-    np.testing.assert_allclose(
-        many, p(np.repeat(x, 100, 0), np.repeat(y, 100), None, 1e-2), atol=0.01
-    )
-
-
-def test_units_of_folds_are_copies_of_rows():
-    group, weight = np.array([0, 2, 2, 1, 0]), np.array([3.0, 1.0, 250.0, 0.5, 0.25])
-    number, share, count = units_of(group, weight)
-    assert np.bincount(number).tolist() == [4, 1, 100]
-    np.testing.assert_allclose(np.bincount(number, share), [3.25, 0.5, 251])
-    np.testing.assert_allclose(np.bincount(number, count), [4, 1, 251])
-    other = np.array([4, 2, 3, 0, 1])
-    for a, b in zip(units_of(group[other], weight[other]), (number, share, count), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 def test_probabilities_that_contradict_the_machine_are_told():
