@@ -20,17 +20,14 @@ from .. import samplers
 from ..checks import caller_stacklevel, check_positive, x64_enabled
 from ..data.from_arrays import check_digits
 from ..data.target_columns import has_columns
-from ..engines.dual_qp import QpSolver
-from ..engines.nu_qp import NuSolver
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
-from ..loops.fitting import fit_once
 from ..models import Classifier, Expansion, Linear, support_index
 from ..types import Fit, Model, RunState, Sampler, Solver
-from ..wrappers import OneVsOne, multi_output, one_vs_one
+from ..wrappers import OneVsOne, multi_output
 from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, apply, compact, inner_of, on_rows
-from .pairs import Pairs, fit_pairs
+from .pairs import Pairs, fit_problems, problems_of
 from .parameters import RunParameters, divides_rows, is_matrix, may_widen, takes_matrix
 from .preprocess import (
     batch,
@@ -123,6 +120,7 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
     _takes_matrix = True  # whether the kernel may be precomputed
     _no_partial_fit: ClassVar[Any] = ""  # a sentence where the parameters are of no `partial_fit`
     _by_pairs = False  # whether decision values are those of pairs of classes
+    _least_rows = 256  # of a program
     _packs_rows = False  # whether solvers with a layout of their own read packed sparse rows
     _last: Solution | None = None  # at which the next fit with `warm_start` begins
     # of machines without such a parameter
@@ -203,10 +201,8 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
         """The rows as solvers take them, and whether equal ones may be merged."""
         return x, True
 
-    def _merged(
-        self, x: Any, targets: Targets, weight: np.ndarray, least: int = 0, key: Any = None
-    ) -> MergedRows:
-        """The rows as they are trained on, `least` of them at least.
+    def _merged(self, x: Any, targets: Targets, weight: np.ndarray, key: Any = None) -> MergedRows:
+        """The rows as they are trained on.
 
         Rows that differ in `key` (n,) are not merged, nor are those of several targets. None: the
         key of the targets.
@@ -215,7 +211,7 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
         x, merge = to_train_dtype(x, weight), merge and targets.value.ndim == 1
         key, factors = targets.key if key is None else key, targets.factors
         rows, copies, group = (merge_duplicates if merge else drop_absent)(x, key, weight)
-        padding = padded_rows(max(len(rows), least)) - len(rows)
+        padding = padded_rows(len(rows), self._least_rows) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
         copies = np.concatenate([copies, np.zeros(padding)])
         x = x[index][:, index] if self._columns == "rows" else x[index]
@@ -246,15 +242,14 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
         numbers: dict[str, Any] | None = None,
         state: object = None,
         one_pass: bool = False,
-        least: int = 0,
         warm: bool = False,
     ) -> np.ndarray:
         """Train on checked rows; the result is the number (n,) of the merged row of each, or -1.
 
-        `numbers` replace parameters of the same name. Rows are padded to at least the size of
-        `least` rows. A `warm` run begins at the solution of the last one.
+        `numbers` replace parameters of the same name. A `warm` run begins at the solution of the
+        last one.
         """
-        rows = self._merged(x, targets, weight, least)
+        rows = self._merged(x, targets, weight)
         index, n, d = rows.index, len(rows.index), rows.x.shape[1]
         n_rows = max(rows.n_rows, min(copies_in(weight), SHORT_PASS))
         spec = self._spec(rows, None if state is None else self._solver, **numbers or {})
@@ -282,11 +277,9 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
             start = RunState(state, sampler.init(key, data), step, done)
         progress = self.progress or bool(self.verbose)
         at_once = start is None and not progress and is_one_update(spec, solver)
-        in_pairs = isinstance(solver, one_vs_one) and isinstance(spec.solver, QpSolver | NuSolver)
-        if at_once and in_pairs and now is None:
-            run = fit_pairs(spec.solver, data, len(targets.names or ()), key, plan["tol"])
-        elif at_once:
-            run = fit_once(solver, data, key, plan["tol"])
+        problems = problems_of(solver, spec.solver, data) if at_once and now is None else []
+        if problems:
+            run = fit_problems(solver, spec.solver, data, problems, key, plan["tol"])
         else:
             plan |= {"state": start, "sampler": sampler, "progress": progress}
             run = run_solver(solver, data, key, **plan)
@@ -429,8 +422,9 @@ def warn_unless_accepted(run: Fit, spec: Spec, tol: float | None) -> None:
 
 def steps_of_state(run: Fit) -> int:
     """The steps that the state of a linear solver counts; of several classes the most."""
-    state = run.state.solver
-    return int(np.max((state.inner if isinstance(state, MaskedState) else state).steps))
+    states = run.state.solver if isinstance(run.state.solver, list) else [run.state.solver]
+    bare = [state.inner if isinstance(state, MaskedState) else state for state in states]
+    return max(int(np.asarray(state.steps).max()) for state in bare)
 
 
 def key_of(seed: int) -> jax.Array:

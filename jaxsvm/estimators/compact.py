@@ -10,36 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import kernels
 from .._node import carried
-from ..kernels import Kernel, holds_precomputed
+from ..kernels import holds_precomputed
 from ..models import Classifier, Expansion, Linear, Mapped, decision_values, support_index
-from ..numerics import series_size
 from ..types import Array, SparseRows
 from ..wrappers import OneVsOne, OneVsRest
+from .functions import VALUES, kernel_values
 from .pairs import Pairs
-from .preprocess import is_sparse, pad_columns, to_train_dtype
+from .preprocess import is_sparse, to_train_dtype
 
 SIZES = (256, 4096)  # rows of the programs that predict
-FEW = 2**20  # numbers in all rows of all differences up to which NumPy takes less time
-MANY = 2**28  # the same, from which a program runs for longer than it compiles
-
-
-def _rbf(kernel: kernels.rbf, x: np.ndarray, z: np.ndarray) -> np.ndarray:
-    shift = z[:1].sum(axis=0)  # of rows far from 0 products lose digits
-    x, z = x - shift, z - shift
-    square = lambda a: np.einsum("nd,nd->n", a, a)
-    distance = square(x)[:, None] + square(z) - 2 * (x @ z.T)
-    return np.exp(-np.asarray(kernel.rate) * np.maximum(distance, 0))
-
-
-# the values of kernels of a few rows, in NumPy and float64
-VALUES: dict[type[Kernel], Callable] = {
-    kernels.linear: lambda k, x, z: x @ z.T,
-    kernels.rbf: _rbf,
-    kernels.polynomial: lambda k, x, z: (k.gamma * (x @ z.T) + k.coef0) ** k.degree,
-    kernels.sigmoid: lambda k, x, z: np.tanh(k.gamma * (x @ z.T) + k.coef0),
-}
+MANY = 2**28  # numbers in all differences of rows, from which a program takes less time
+BLOCK = 2**20  # values that NumPy makes at once
 
 
 def inner_of(model: object) -> Any:
@@ -126,9 +108,8 @@ def _is_usual(points: Expansion) -> bool:
 def apply(fn: Any, x: Any) -> Any:
     """The values of a model or a map at checked rows, by few programs whatever their number.
 
-    A few values of the usual kernels are made by NumPy, and more by programs whose numbers of
-    support vectors and columns are powers of two. Rows of JAX stay on their device, with a program
-    for each number of them.
+    Values of the usual kernels are made by NumPy, unless a program runs for longer than it
+    compiles. Rows of JAX stay on their device, with a program for each number of them.
     """
     if isinstance(x, jax.Array):
         return _call(carried(fn), x)
@@ -136,21 +117,12 @@ def apply(fn: Any, x: Any) -> Any:
     points = model.inner if isinstance(model, OneVsRest | OneVsOne) else model
     if not isinstance(points, Expansion) or not _is_usual(points) or is_sparse(x):
         return decision_values(fn, x, SIZES)
-    z, coef, index = map(np.asarray, (points.x, points.coef, points.index))
-    work = len(x) * z.size
-    if work <= FEW and not isinstance(fn, OneVsOne):
-        values = VALUES[type(points.kernel)](points.kernel, *map(np.float64, (x, z)))
-        return (values @ coef.T + np.asarray(points.b)).astype(x.dtype)
-    if work <= MANY:
-        d, more = series_size(x.shape[1], 32), series_size(len(z), 32) - len(z)
-        x, z = pad_columns(x, d), np.pad(z, ((0, more), (0, d - z.shape[1])))
-        coef = np.pad(coef, [(0, 0)] * (coef.ndim - 1) + [(0, more)])
-        index = np.pad(index, (0, more), constant_values=-1)
-        parts: dict[str, Any] = {"x": z, "coef": coef, "index": index}
-        new: Any = dataclasses.replace(points, **parts)
-        new = new if points is model else dataclasses.replace(model, inner=new)
-        fn = new if model is fn else Pairs(new)
-    return decision_values(fn, x, SIZES)
+    z, coef = np.asarray(points.x), np.asarray(points.coef)
+    if len(x) * z.size > MANY or isinstance(fn, OneVsOne):
+        return decision_values(fn, x, SIZES)
+    blocks = np.array_split(x, max(1, len(x) * len(z) // BLOCK))
+    values = [kernel_values(points.kernel, rows, z) @ coef.T for rows in blocks]
+    return (np.concatenate(values) + np.asarray(points.b)).astype(x.dtype)
 
 
 @jax.jit

@@ -1,12 +1,14 @@
-"""Kernels that are plain functions: of JAX operations, or of arrays of NumPy."""
+"""Kernels of arrays of NumPy: plain functions, and the usual kernels of few rows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
+from .. import kernels
 from ..checks import is_array, is_sparse
 from ..kernels import Kernel
 
@@ -63,3 +65,25 @@ def kernel_matrix(fn: Any, rows: Any, other: Any) -> np.ndarray:
             f"others, got shape {values.shape}"
         )
     return values
+
+
+def _rbf(kernel: kernels.rbf, x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    shift = z[:1].sum(axis=0)  # of rows far from 0 products lose digits
+    x, z = x - shift, z - shift
+    square = lambda a: np.einsum("nd,nd->n", a, a)
+    distance = square(x)[:, None] + square(z) - 2 * (x @ z.T)
+    return np.exp(-kernel.rate * np.maximum(distance, 0))
+
+
+VALUES: dict[type[Kernel], Callable] = {
+    kernels.linear: lambda k, x, z: x @ z.T,
+    kernels.rbf: _rbf,
+    kernels.polynomial: lambda k, x, z: (k.gamma * (x @ z.T) + k.coef0) ** k.degree,
+    kernels.sigmoid: lambda k, x, z: np.tanh(k.gamma * (x @ z.T) + k.coef0),
+}
+
+
+def kernel_values(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """The values (n, m) of a kernel of `VALUES` at dense rows, in NumPy and float64."""
+    numbers = jax.tree.map(np.asarray, kernel)
+    return VALUES[type(kernel)](numbers, *map(np.float64, (x, z)))

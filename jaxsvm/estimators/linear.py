@@ -73,6 +73,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
     """
 
     _packs_rows = True
+    _least_rows = 1024
     penalty = "l2"
     multi_class = "ovr"
     dual: bool | str = "auto"

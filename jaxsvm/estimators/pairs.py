@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
 
+from .. import kernels
 from ..checks import is_sparse
+from ..engines.dual_qp import QpSolver
+from ..engines.nu_qp import NuSolver
+from ..engines.whole_matrix import MAX_GIVEN
 from ..kernels import holds_precomputed
-from ..loops.checks import adapted
+from ..loops.checks import adapted, check_rows
 from ..loops.fitting import Inputs, placed, run_once
+from ..machines import one_vs_weighted_rest
 from ..numerics import accum_dtype, dot, series_size
-from ..types import STEPS, Array, Batch, Curve, Fit, RunState
-from ..wrappers import OneVsOne
-from .preprocess import padded_rows
+from ..types import STEPS, Array, Batch, Curve, Fit, RunState, Solver
+from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
+from ..wrappers.problems import Problems
+from .functions import VALUES, kernel_values
+from .preprocess import MANY, padded_rows
 
-LANES, FEW = 32, 64  # of more than 64 pairs 32 are trained at a time
+LANES, FEW = 32, 64  # of more than 64 problems 32 are trained at a time
 
 
 @jax.tree_util.register_dataclass
@@ -81,66 +88,131 @@ def pair_coef(coef: Any, vectors: Any, counts: np.ndarray) -> Any:
     return type(vectors)(dense) if is_sparse(vectors) else dense
 
 
-def fit_pairs(solver: Any, data: Batch, k: int, key: Array, tol: object) -> Fit:
-    """The run of `one_vs_one` by an exact solver with a kernel, each pair on rows of its own.
+# Runs of several problems.
 
-    Programs depend on the rows of the largest pair, not on the number of classes. A few pairs are
-    trained one after the other, by the program of two classes.
+
+class Problem(NamedTuple):
+    """One of the problems that a run consists of, on all rows or on its own."""
+
+    y: Any  # (m,) targets
+    weight: Any  # (m,)
+    rows: Any = None  # (m,) numbers of the rows; None: all
+
+
+def problems_of(whole: Solver, solver: Solver, data: Batch) -> list[Problem]:
+    """The problems of `whole` that are runs of `solver`; none: it has a program of its own."""
+    if whole is solver:
+        return [Problem(data.y, data.weight)]
+    if isinstance(whole, one_vs_one) and isinstance(solver, QpSolver | NuSolver):
+        return pairs_of(np.asarray(data.y), np.asarray(data.weight), whole.classes)
+    if len(data.y) > MANY or not isinstance(data.x, jax.Array):
+        return []  # rows that are read once for all classes
+    if isinstance(whole, one_vs_rest):
+        return rests_of(np.asarray(data.y), np.asarray(data.weight), np.ones(whole.classes))
+    if isinstance(whole, one_vs_weighted_rest):
+        return rests_of(np.asarray(data.y), np.asarray(data.weight), np.asarray(whole.factors))
+    return []
+
+
+def pairs_of(y: np.ndarray, weight: np.ndarray, k: int) -> list[Problem]:
+    """The problem of each pair of classes, on its rows."""
+    of_class = [np.flatnonzero((weight > 0) & (y == c)) for c in range(k)]
+    pairs = [(of_class[a], of_class[b]) for a, b in zip(*np.triu_indices(k, 1), strict=True)]
+    label = lambda pair: np.repeat(np.array([1, -1], y.dtype), [*map(len, pair)])
+    rows = [np.concatenate(pair) for pair in pairs]
+    return [Problem(label(pair), weight[own], own) for pair, own in zip(pairs, rows, strict=True)]
+
+
+def rests_of(y: np.ndarray, weight: np.ndarray, factors: np.ndarray) -> list[Problem]:
+    """The problem of each class, whose rows its factor weighs, against the rest."""
+    own = y == np.arange(len(factors))[:, None]
+    labels = np.where(own, 1, -1).astype(y.dtype)
+    return [*map(Problem, labels, weight * np.where(own, factors[:, None], 1).astype(weight.dtype))]
+
+
+def fit_problems(
+    whole: Any, solver: Any, data: Batch, problems: list[Problem], key: Array, tol: object
+) -> Fit:
+    """The run of all problems of `whole` by programs of one.
+
+    Programs depend on the rows of the largest problem, not on the number of problems. Where these
+    are few the host makes the kernel matrix, so that they do not depend on the columns either.
     """
+    width = LANES if len(problems) > FEW and problems[0].rows is not None else 1
+    most = max(len(problem.y) for problem in problems)
+    size = series_size(most, 32) if width > 1 else padded_rows(most)
     solver, sampler, limit = adapted(solver, None, tol, accum_dtype(data.x))
+    check_rows(whole, sampler, data)
+    kernel = solver.kernel if isinstance(solver, QpSolver | NuSolver) else None
+    if type(kernel) in VALUES and size <= MAX_GIVEN and isinstance(data.x, jax.Array):
+        solver = solver.replace(kernel=kernels.precomputed())
     inputs = placed(solver, sampler, None, data, False)
-    y, live = np.asarray(data.y), np.asarray(data.weight) > 0
-    of_class = [np.flatnonzero(live & (y == c)) for c in range(k)]
-    first, second = np.triu_indices(k, 1)
-    rows = [np.concatenate([of_class[c] for c in pair]) for pair in zip(first, second, strict=True)]
-    width = LANES if len(rows) > FEW else 1
-    most = max(map(len, rows))
-    size = padded_rows(most) if width == 1 else series_size(most, 32)
-    on_host = jax.tree.map(np.asarray, (inputs.data, inputs.x))
-    coef, ends = np.zeros((len(rows), len(y)), accum_dtype(data.x)), []
-    for start in range(0, len(rows), width):
-        numbers = np.minimum(np.arange(start, start + width), len(rows) - 1)
-        index, lengths = np.zeros((width, size), np.int32), [len(rows[i]) for i in numbers]
-        for places, i, length in zip(index, numbers, lengths, strict=True):
-            places[:length] = rows[i]
-        pairs, x = jax.tree.map(lambda a, index=index: a[index], on_host)
-        if holds_precomputed(solver.kernel):
-            x = np.take_along_axis(x, index[:, None], axis=2)
-            pairs = pairs._replace(x=x)
-        labels = np.where(pairs.y == first[numbers, None], 1, -1).astype(y.dtype)
-        weight = pairs.weight * (np.arange(size) < np.array(lengths)[:, None])
-        number = np.broadcast_to(np.arange(size, dtype=np.int32), index.shape)
-        pairs = pairs._replace(y=labels, index=number, weight=weight)
-        inputs = inputs._replace(data=pairs, x=x)
-        model, row = jax.tree.map(np.asarray, (run_pair if width == 1 else run_lanes)(inputs, key))
-        for i, values in zip(numbers, model.coef, strict=True):
-            coef[i, rows[i]] = values[: len(rows[i])]
-        ends.append((model.b, row))
-    b, row = jax.tree.map(lambda *a: np.concatenate(a)[: len(rows)], *ends)
-    parts = {"x": data.x, "coef": coef, "b": b, "index": np.arange(len(y), dtype=np.int32)}
-    shared = dataclasses.replace(jax.tree.map(lambda a: a[0], model), **parts)
-    stacked = [False] * len(jax.tree.leaves((shared.kernel, shared.x))) + [True, True, False]
-    ends_of = row.step[0], row.loss.mean(), row.residual.max(), row.support.sum(), row.evals.sum()
-    curve: Any = Curve._make([*map(np.atleast_1d, ends_of), None])
-    state = RunState((), (), row.step[0], curve.residual[0] <= limit)
+    made: list[tuple] = []
+    for start in range(0, len(problems), width):
+        part = [problems[min(i, len(problems) - 1)] for i in range(start, start + width)]
+        rows = [rows_of(problem, inputs, kernel, size) for problem in part]
+        if width == 1:
+            made.append(run_once(rows[0], key))
+        else:
+            lanes = jax.tree.map(lambda *a: np.stack(a), *((own.data, own.x) for own in rows))
+            ends = run_lanes(inputs, *lanes, key)
+            made += [jax.tree.map(lambda a, i=i: a[i], ends) for i in range(width)]
+    states, ends, found = zip(*made[: len(problems)], strict=True)
+    models = [*found]
+    row = jax.tree.map(lambda *a: np.stack(a), *ends)
+    sums = row.step[0], row.loss.mean(), row.residual.max(), row.support.sum(), row.evals.sum()
+    curve: Any = Curve._make([*map(np.atleast_1d, sums), None])
+    run = RunState([*states], (), row.step[0], curve.residual[0] <= limit)
     finite = np.isfinite(row.loss + row.residual).all()
-    of_all = OneVsOne(shared, (*stacked,), k)
-    return Fit(of_all, state, curve, limit, finite, jnp.asarray(STEPS, jnp.int32))
+    if kernel is not None:  # of all rows, which the models share
+        parts = {"kernel": kernel, "x": data.x, "index": np.arange(len(data.y), dtype=np.int32)}
+        coefs = map(on_all_rows, models, problems, [len(data.y)] * len(problems))
+        models = [
+            dataclasses.replace(m, coef=c, **parts) for m, c in zip(models, coefs, strict=True)
+        ]
+    return Fit(joined(whole, models), run, curve, limit, finite, jnp.asarray(STEPS, jnp.int32))
 
 
-def run_pair(inputs: Inputs, key: Array) -> tuple:
-    """The model and the row of the curve of a pair, by the program of a machine of two classes."""
-    data, x = jax.tree.map(lambda a: a[0], (inputs.data, inputs.x))
-    _, row, model = run_once(inputs._replace(data=data, x=x), key)
-    return jax.tree.map(lambda a: np.asarray(a)[None], (model, row))
+def rows_of(problem: Problem, inputs: Inputs, kernel: Any, size: int) -> Inputs:
+    """The inputs of a problem: its rows, padded to a size, or their values of the kernel."""
+    solver: Any = inputs.solver
+    data, is_matrix = inputs.data, kernel is not None and holds_precomputed(solver.kernel)
+    if problem.rows is None and not is_matrix:
+        return inputs._replace(data=data._replace(y=problem.y, weight=problem.weight))
+    own = np.arange(len(data.y)) if problem.rows is None else problem.rows
+    pad = lambda a: np.pad(a, [(0, size - len(own))] + [(0, 0)] * (a.ndim - 1))
+    data, x = jax.tree.map(lambda a: pad(np.asarray(a)[own]), (data, inputs.x))
+    parts: dict[str, Any] = {"y": pad(problem.y), "weight": pad(problem.weight)}
+    parts["index"] = np.arange(size, dtype=np.int32)
+    if is_matrix:
+        rows = x[: len(own)]
+        values = rows[:, own] if holds_precomputed(kernel) else kernel_values(kernel, rows, rows)
+        parts["x"] = x = np.zeros((size, size), x.dtype)
+        x[: len(own), : len(own)] = values
+    return inputs._replace(data=data._replace(**parts), x=x)
+
+
+def on_all_rows(model: Any, problem: Problem, n: int) -> np.ndarray:
+    """The coefficients (n,) of all rows, by those of the rows of a problem."""
+    own = slice(None) if problem.rows is None else problem.rows
+    coef = np.zeros(n, model.coef.dtype)
+    coef[own] = np.asarray(model.coef)[: len(problem.y)]
+    return coef
+
+
+def joined(whole: Any, models: Any) -> Any:
+    """The model of several, which share the leaves that are the same object."""
+    if isinstance(whole, one_vs_weighted_rest):
+        whole = whole.rest
+    if not isinstance(whole, Problems):
+        return models[0]
+    columns = [*zip(*map(jax.tree.leaves, models), strict=True)]
+    own = tuple(any(leaf is not column[0] for leaf in column) for column in columns)
+    leaves = [np.stack(a) if flag else a[0] for a, flag in zip(columns, own, strict=True)]
+    return whole.join(jax.tree.unflatten(jax.tree.structure(models[0]), leaves), own)
 
 
 @jax.jit
-def run_lanes(inputs: Inputs, key: Array) -> tuple:
-    """The models and rows of the curves of several pairs, whose rows have a leading axis."""
-
-    def run(data: Batch, x: object) -> tuple:
-        _, row, model = run_once(inputs._replace(data=data, x=x), key)
-        return model, row
-
-    return jax.vmap(run)(inputs.data, inputs.x)
+def run_lanes(inputs: Inputs, data: Batch, x: Any, key: Array) -> tuple:
+    """The ends of several problems, whose rows have a leading axis."""
+    return jax.vmap(lambda data, x: run_once(inputs._replace(data=data, x=x), key))(data, x)

@@ -178,13 +178,13 @@ def padded_width(x: Any) -> int:
     Few rows have 32, 64 or 128, so that few sizes exist. More rows are trained on for longer than
     their program compiles.
     """
-    d = x.shape[1]
-    return series_size(d, 32) if x.shape[0] <= MANY and d <= 128 else -(-d // 8) * 8
+    n, d = x.shape
+    return series_size(d, 32) if n <= MANY and d <= 128 else -(-d // 8) * 8
 
 
-def padded_rows(n: int) -> int:
-    """The rows of the program that trains on n: a power of two, and more finely above 2,048."""
-    return series_size(n, 256) if n <= 2048 else bucket_size(n)
+def padded_rows(n: int, least: int = 256) -> int:
+    """The rows of the program that trains on n: a power of two, and more finely above 2,560."""
+    return series_size(n, least) if n <= 2048 else max(bucket_size(n), 2560)
 
 
 def pad_columns(x: Any, width: int | None = None) -> Any:
