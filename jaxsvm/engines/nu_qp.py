@@ -222,6 +222,7 @@ class NuSolver(NuOptions):
     kernel: Kernel
     targets: Any = None
 
+    bias = "free"  # of its model
     usual_tol = 1e-3
 
     def check(self) -> None:

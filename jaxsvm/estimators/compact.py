@@ -13,6 +13,7 @@ import numpy as np
 from .._node import carried
 from ..kernels import holds_precomputed
 from ..models import Classifier, Expansion, Linear, Mapped, decision_values, support_index
+from ..models.multiclass import StackedModels
 from ..types import Array, SparseRows
 from ..wrappers import OneVsOne, OneVsRest
 from .functions import VALUES, kernel_values
@@ -28,6 +29,13 @@ def inner_of(model: object) -> Any:
     """The model without class names; the stacked models of a multiclass model."""
     model = model.inner if isinstance(model, Classifier) else model
     return model.inner if isinstance(model, OneVsRest | OneVsOne) else model
+
+
+def with_inner(model: Any, fn: Callable) -> Any:
+    """The model with `fn` of the one inside of class names, maps and stacks in its place."""
+    if isinstance(model, Classifier | Mapped | StackedModels):
+        return dataclasses.replace(model, inner=with_inner(model.inner, fn))
+    return fn(model)
 
 
 def owns_points(model: Expansion) -> bool:
@@ -51,10 +59,12 @@ def add_to_intercept(model: Any, number: float) -> Any:
 
     The intercept is in float64 on the host: float32 may lack the digits.
     """
-    if isinstance(model, Mapped | OneVsRest):
-        return dataclasses.replace(model, inner=add_to_intercept(model.inner, number))
-    b = np.asarray(model.b, np.float64) + number
-    return dataclasses.replace(model, b=float(b) if b.ndim == 0 else b)
+
+    def add(model: Any) -> Any:
+        b = np.asarray(model.b, np.float64) + number
+        return dataclasses.replace(model, b=float(b) if b.ndim == 0 else b)
+
+    return with_inner(model, add)
 
 
 def compact(model: object, rows: np.ndarray, d: int | None) -> Any:

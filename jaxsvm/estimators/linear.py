@@ -28,12 +28,11 @@ from ..machines import (
     system_for_grid,
 )
 from ..models.functions import Linear
-from ..models.multiclass import StackedModels
 from ..numerics import dot
 from ..solvers import crammer_singer, dual_descent
 from ..types import Loss
 from .base import BaseSVM, Spec, Trained, steps_of_state
-from .compact import inner_of
+from .compact import inner_of, with_inner
 from .parameters import mean_sqnorm, parameters
 from .preprocess import on_cpu, validate
 
@@ -93,10 +92,14 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         if numbers and self.solver == "auto" and name == "augmented_lagrangian":
             name = SAFE  # some C of a grid are large
         C, how = self._number("C", numbers), dict[str, Any](rounds=float(steps))
-        how["bias"] = "feature" if self.fit_intercept and not self._has_column() else "none"
+        how["bias"] = "feature" if self.fit_intercept else "none"
+        share = 0.0 if self.penalty == "l2" else 1.0
+        share = self._number("l1_ratio", numbers) if self.penalty == "elasticnet" else share
+        if self._unit != 1:  # w and b of rows divided by it are times it
+            penalties = share / self._unit, (1 - share) / self._unit**2
+            C, share = C / sum(penalties), penalties[0] / sum(penalties)
         if name == "proximal_newton":
-            l1_ratio = 1.0 if self.penalty == "l1" else self._number("l1_ratio", numbers)
-            solver: Any = proximal_newton_by_C(C, l1_ratio=l1_ratio, loss=loss, **how)
+            solver: Any = proximal_newton_by_C(C, l1_ratio=share, loss=loss, **how)
         elif self.multi_class == "ovr":
             system = system_for_grid(rows.x.shape, is_sparse(rows.x)) if numbers else None
             solver = linear_solver(name, C, loss=loss, bias=how["bias"], steps=steps, system=system)
@@ -135,19 +138,22 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         name = fastest_linear(loss, rows, x.shape[1], not is_sparse(x))
         if name in ("dual_descent", "augmented_lagrangian") and x.shape[1] <= MOST_COLUMNS:
             check_positive(C=self.C)
-            load = self.C * mean_sqnorm(x, np.ones(x.shape[0]))
+            load = self.C * self._unit**2 * mean_sqnorm(x, np.ones(x.shape[0]))
             if load > MOST_LOAD[name]:
                 return "augmented_lagrangian" if load <= max(MOST_LOAD.values()) else SAFE
         return name
 
-    def _has_column(self) -> bool:
-        """Whether the constant is a column of the rows, as solvers have an intercept of scale 1."""
-        return self.fit_intercept and self.intercept_scaling != 1
+    @property
+    def _unit(self) -> float:
+        """By which rows are divided, as solvers have an intercept of scale 1."""
+        if self.fit_intercept:
+            check_positive(intercept_scaling=self.intercept_scaling)
+        return self.intercept_scaling if self.fit_intercept else 1
 
     def _train(self, x: object, y: np.ndarray, weight: np.ndarray, **more: object) -> Trained:
         fitted = super()._train(x, y, weight, **more)
-        if self._has_column():
-            self.model_ = self._without_column(self.model_)
+        if self._unit != 1:
+            self.model_ = with_inner(self.model_, self._in_units_of_rows)
             self.fit_ = self.fit_._replace(model=self.model_)
         inner = inner_of(self.model_)
         coef = np.asarray(inner.w, np.float64)
@@ -157,28 +163,20 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         return fitted
 
     def _prepared(self, x: Any, weight: np.ndarray) -> tuple[Any, bool]:
-        """The rows, with a constant column for an intercept that is of no solver.
+        """The rows in their unit, and whether equal ones may be merged.
 
         Many rows for `dual_descent` are not merged, as it visits a heavy row only once a pass. On
         few rows weights are copies to the last digit.
         """
-        if self.fit_intercept:
-            check_positive(intercept_scaling=self.intercept_scaling)
         x = sparsify(x) if not is_sparse(x) and is_mostly_zeros(x) else x
-        x = append_column(x, self.intercept_scaling) if self._has_column() else x
+        x = x if self._unit == 1 else x / self._unit
         if not is_sparse(x) or x.nnz <= MANY_ENTRIES:
             return x, True
         return x, self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
 
-    def _without_column(self, model: Any) -> Any:
-        """The model with the weight of the last column as its intercept."""
-        if not isinstance(model, Linear):
-            inner = self._without_column(model.inner)
-            stacked = {"stacked": (True, True)} if isinstance(model, StackedModels) else {}
-            return dataclasses.replace(model, inner=inner, **stacked)
-        w: Any = np.asarray(model.w)
-        b = (self.intercept_scaling * w[..., -1]).astype(w.dtype)
-        return dataclasses.replace(model, w=w[..., :-1], b=b, bias="feature")
+    def _in_units_of_rows(self, model: Any) -> Any:
+        w = np.asarray(model.w)
+        return dataclasses.replace(model, w=(w / self._unit).astype(w.dtype))
 
     def _scores(self, X: ArrayLike) -> Any:
         check_is_fitted(self, "model_")
@@ -187,13 +185,3 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             weights, b = (jnp.asarray(a, X.dtype) for a in (self.coef_.T, self.intercept_))
             return dot(X, weights) + b
         return safe_sparse_dot(on_cpu(X), self.coef_.T, dense_output=True) + self.intercept_
-
-
-def append_column(x: Any, value: float) -> Any:
-    """The rows with a column of one value appended."""
-    column = np.full((x.shape[0], 1), value, x.dtype)
-    if not is_sparse(x):
-        return np.hstack([x, column])
-    import scipy.sparse
-
-    return scipy.sparse.hstack([x, column], format="csr")

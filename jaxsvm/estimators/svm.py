@@ -6,16 +6,14 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Self
 
-import jax
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from .. import kernels, losses
-from ..models import Expansion, Linear, Mapped
+from .._node import nodes_in
 from ..solvers import decomposition, lasvm, sdca, smo
-from ..types import Batch, Loss, Solver
+from ..types import Loss, Solver
 from .base import ModelAttributes, Spec, can_partial_fit
 from .classifier import PartialFitMixin
 from .parameters import PerRow, estimator, kernel_of, parameters, spaces_of
@@ -187,15 +185,9 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
     @property
     def _free_intercept(self) -> bool:
         """Whether the intercept of the solver's model is not regularised."""
-        solver, columns = self._spec(None).solver, self.n_features_in_
-        n = columns if self._columns == "rows" else 8
-        shape: Any = lambda *size, dtype=np.float32: jax.ShapeDtypeStruct(size, dtype)
-        data = Batch(shape(n, columns), shape(n), shape(n, dtype=np.int32), shape(n))
-        model_of = lambda key, data: solver.model(solver.init(key, data), data)
-        model = jax.eval_shape(model_of, jax.random.key(0), data)
-        while isinstance(model, Mapped):
-            model = model.inner
-        return isinstance(model, Linear | Expansion) and model.bias == "free"
+        return any(
+            getattr(node, "bias", "") == "free" for node in nodes_in(self._spec(None).solver)
+        )
 
     @available_if(can_partial_fit)
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
