@@ -897,34 +897,6 @@ class scaled(_Combined):
         return self.factor * values(self.inner)
 
 
-@node
-class in_units(Kernel):
-    """The kernel k(x / unit, z / unit), for rows whose squares leave the range of float32.
-
-    Args:
-        inner: the kernel k.
-        unit: size of the numbers in the rows, > 0; with a power of two the division is exact.
-    """
-
-    inner: Kernel
-    unit: float = positive()
-    checks_columns = False
-
-    @property
-    def spectrum(self) -> tuple | None:
-        law = self.inner.spectrum
-        return law and (law[0], lambda: law[1]() / self.unit)
-
-    def block(self, x: object, z: object) -> Array:
-        return self.inner(_divided(x, self.unit), _divided(z, self.unit))
-
-    def diagonal(self, x: Array) -> Array:
-        return self.inner.diag(_divided(x, self.unit))
-
-    def gram(self, x: Array, index: Array) -> Array:
-        return self.inner.gram(_divided(x, self.unit), index)
-
-
 def _divided(x: Any, unit: Any) -> Any:
     """The rows divided by a number."""
     if isinstance(x, SparseRows):

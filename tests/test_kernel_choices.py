@@ -109,7 +109,7 @@ def test_negative_numbers_are_refused_by_kernels_of_histograms(kernel, sparse):
     assert jaxsvm.fit(jaxsvm.decomposition(1.0, kernels.rbf(1.0)), light, KEY, steps=1).converged
 
 
-@pytest.mark.parametrize("number", [1e-25, 1e15])
+@pytest.mark.parametrize("number", [1e-15, 1e15])
 def test_cosine_and_chi2_of_tiny_and_huge_rows(number):
     x = np.float32(X[:6] * number)
     keep = x.any(axis=1)

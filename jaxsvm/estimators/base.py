@@ -28,7 +28,7 @@ from ..wrappers import OneVsOne, multi_output
 from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, apply, compact, inner_of, on_rows
 from .pairs import Pairs, fit_problems, problems_of
-from .parameters import RunParameters, divides_rows, is_matrix, may_widen, takes_matrix
+from .parameters import RunParameters, is_matrix, may_widen, takes_matrix
 from .preprocess import (
     batch,
     copies_in,
@@ -255,11 +255,9 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
         spec = self._spec(rows, None if state is None else self._solver, **numbers or {})
         columns = pad_columns(rows.x) if self._columns == "padded" else rows.x
         query = None if targets.query is None else targets.query[index]
-        any_unit = divides_rows(spec.solver)
         is_cpu = self._packs_rows and jax.default_backend() == "cpu"
         packed = is_cpu and is_sparse(columns) and targets.solver_of(spec.solver).lays_out
-        how = {"any_unit": any_unit, "packed": packed}
-        data = batch(columns, targets.value[index], rows.weight, query, **how)
+        data = batch(columns, targets.value[index], rows.weight, query, packed)
         key = self._next_key(state is None)
         now = None
         if self.warm_start:

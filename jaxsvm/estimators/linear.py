@@ -27,7 +27,6 @@ from ..machines import (
     proximal_newton_by_C,
     system_for_grid,
 )
-from ..models.functions import Linear
 from ..numerics import dot
 from ..solvers import crammer_singer, dual_descent
 from ..types import Loss

@@ -22,7 +22,6 @@ from ..wrappers import on_features
 SKLEARN = {own: name for name, own in ALIASES.items()}  # scikit-learn's names of ours
 BY_NAME = tuple(SKLEARN.get(name, name) for name in KERNELS)
 WITH_GAMMA = tuple(name for name in BY_NAME if KERNELS[ALIASES.get(name, name)])
-TINY = 1e-12  # size of rows of which the squares, and smaller ones, are not far from underflow
 
 _T = TypeVar("_T")
 SECTION = re.compile(r"^Args:\n(?: .*\n)*", re.MULTILINE)  # of a docstring
@@ -101,23 +100,13 @@ def kernel_of(
     if not isinstance(name, str):
         return as_kernel(name)
     gamma = gamma_of(name, gamma, x, weight)
-    unit = unit_of(x) if name in (*WITH_GAMMA, "cosine") else 1.0
-    square = in_range("gamma", gamma if unit == 1 else gamma * unit * unit)
     if name not in BY_NAME:
         raise ValueError(
             f"kernel must be one of {', '.join(map(repr, BY_NAME))}, a kernel or a "
             f"function, got {name!r}"
         )
-    factor = gamma * unit if name in ("laplacian", "chi2") else square
-    kernel = kernels.by_name(name, factor, coef0, degree)
-    return kernel if unit == 1 else kernels.in_units(kernel, unit)
-
-
-def unit_of(x: Any) -> float:
-    """A power of two near the largest number of rows whose squares underflow in float32, or 1."""
-    values = x.data if is_sparse(x) else x
-    most = 0.0 if not values.size else max(float(values.max()), -float(values.min()))
-    return 2.0 ** np.floor(np.log2(most)) if 0 < most < TINY else 1.0
+    gamma = in_range("gamma", gamma) if name in WITH_GAMMA else gamma
+    return kernels.by_name(name, gamma, coef0, degree)
 
 
 def gamma_of(name: object, gamma: Any, x: Any, weight: np.ndarray | None = None) -> float:
@@ -131,7 +120,7 @@ def gamma_of(name: object, gamma: Any, x: Any, weight: np.ndarray | None = None)
             variance = _variance(x, weight)
         if not variance or not np.isfinite(variance):
             return 1.0
-        return max(1 / (x.shape[1] * variance), float(_limits().tiny))  # as above
+        return max(1 / (x.shape[1] * variance), float(_limits().tiny))  # as before
     check_positive(gamma=gamma)
     return float(gamma)
 
@@ -197,11 +186,6 @@ def spaces_of(node: object) -> list:
     parts = [*nodes_in(node)]
     maps = [part.phi for part in parts if isinstance(part, on_features)]
     return maps + [part for part in parts if isinstance(part, Kernel)]
-
-
-def divides_rows(node: object) -> bool:
-    """Whether a kernel, or one of a solver, divides rows by their unit."""
-    return any(isinstance(part, kernels.in_units) for part in nodes_in(node))
 
 
 def loss_of(loss: object) -> Any:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import warnings
 from types import ModuleType
 from typing import Any
 
@@ -207,18 +205,10 @@ def batch(
     y: np.ndarray,
     weight: np.ndarray,
     query: np.ndarray | None = None,
-    *,
-    any_unit: bool = False,
     packed: bool = False,
 ) -> Batch:
-    """A checked data set whose sparse rows are `packed`, or padded to a width of `bucket_size`.
-
-    With `any_unit` the rows may be so small that squares of their numbers underflow.
-    """
-    with warnings.catch_warnings() if any_unit else contextlib.nullcontext():
-        if any_unit:
-            warnings.filterwarnings("ignore", ".*squares of such numbers underflow")
-        data = checked_batch(x, y, weight, query=query, task="regression", packed=packed)
+    """A checked data set whose sparse rows are `packed`, or padded to a width of `bucket_size`."""
+    data = checked_batch(x, y, weight, query=query, task="regression", packed=packed)
     if is_sparse(x) and not packed:
         rows: Any = data.x
         width = rows.value.shape[1]
