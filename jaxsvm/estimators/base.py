@@ -43,7 +43,7 @@ from .preprocess import (
     to_train_dtype,
     validate,
 )
-from .starts import Solution, digest_of, start_of, streams
+from .starts import Solution, start_of, streams
 from .tasks import CallbackSupportMixin
 
 PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
@@ -261,11 +261,9 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
         key = self._next_key(state is None)
         now = None
         if self.warm_start:
-            shape = (0 if self._columns == "rows" else d, *targets.value.shape[1:])
-            same = digest_of(rows.x, targets.value[index])
-            now = Solution(spec.solver, None, targets.names, shape, same)
-        if now and warm:
-            state = start_of(self._last, now, targets.solver_of, key, data)
+            columns = 0 if self._columns == "rows" else d
+            now = Solution.of(spec.solver, rows.x, targets.value[index], targets.names, columns)
+            state = start_of(self._last, now, targets.solver_of, key, data) if warm else state
         solver = targets.solver_of(spec.solver)
         sampler = spec.sampler or solver.sampler or samplers.uniform(1)
         plan = plan_of(spec, solver, sampler, n_rows, n, one_pass=one_pass)

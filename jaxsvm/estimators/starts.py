@@ -12,7 +12,6 @@ import numpy as np
 
 from .._node import cast, node, takes
 from ..engines.coordinate_ascent import CoordinateState, dual_coef
-from ..engines.dual_qp import DualState
 from ..numerics import accum_dtype
 from ..types import Array, Batch, Solver, State, said, same_structure
 from ..wrappers.problems import MaskedState
@@ -35,9 +34,16 @@ class Solution(NamedTuple):
 
     solver: Any  # of two classes or one column
     state: Any  # of the solver of all of them
-    names: Any  # of the classes, or None
-    shape: tuple[int, ...]  # columns of the rows; number of targets, if there are several
-    rows: str  # `digest_of` them
+    kind: str  # the columns and the classes, or targets, in words
+    rows: str  # a digest of the rows, dense or sparse, and of their targets
+
+    @classmethod
+    def of(cls, solver: Solver, x: Any, value: np.ndarray, names: Any, columns: int) -> Solution:
+        """That of a run on rows x with targets, without a state."""
+        targets = f" and {value.shape[1]} targets" if value.ndim == 2 else ""
+        classes = "" if names is None else f" and the classes {list(names)}"
+        rows = hashlib.sha256(row_hashes(x).tobytes() + value.tobytes()).hexdigest()
+        return cls(solver, None, f"{columns} columns{targets}{classes}", rows)
 
 
 def streams(solver: Solver) -> bool:
@@ -46,11 +52,6 @@ def streams(solver: Solver) -> bool:
     It can if steps read drawn rows and the state has no entry for each row.
     """
     return not solver.needs_all_rows and solver.residual_of == "batch"
-
-
-def digest_of(x: object, value: np.ndarray) -> str:
-    """A digest of rows, dense or sparse, and of their targets."""
-    return hashlib.sha256(row_hashes(x).tobytes() + value.tobytes()).hexdigest()
 
 
 def start_of(
@@ -71,11 +72,11 @@ def start_of(
     Raises:
         ValueError: a solver that cannot begin at a solution; other classes or columns.
     """
-    fields = whole(now.solver)
-    shapes = jax.eval_shape(fields.init, key, data)
-    first = _unmasked(shapes)
-    by_dual = takes(now.solver, "start") and _coefficients(first) is not None
-    if not (streams(fields) or said(first, "restart") or by_dual):
+    solver, goes_on = now.solver, streams(whole(now.solver))
+    shapes = jax.eval_shape(whole(solver).init, key, data)
+    first = _bare(shapes)
+    parts = {"v", "coef", "dual"}.intersection(getattr(first, "_fields", ()))
+    if not (goes_on or said(first, "restart") or takes(solver, "start") and parts):
         raise ValueError(
             "warm_start=True takes a solver that can begin at a solution, and "
             f"{said(first, 'method', 'this solver')} cannot: set warm_start=False, or take newton, "
@@ -83,25 +84,26 @@ def start_of(
         )
     if last is None:
         return None
-    if (last.names, last.shape) != (now.names, now.shape):
+    if last.kind != now.kind:
         raise ValueError(
-            f"warm_start=True begins at the last solution, of {_kind(last)}, and the rows have "
-            f"{_kind(now)}: set warm_start=False, or fit a clone"
+            f"warm_start=True begins at the last solution, of {last.kind}, and the rows have "
+            f"{now.kind}: set warm_start=False, or fit a clone"
         )
-    same_space = equal_trees(spaces_of(now.solver), spaces_of(last.solver))
-    if streams(fields):
-        return last.state if same_space and _are_like(last.state, shapes) else None
-    old, is_primal = _unmasked(last.state), hasattr(first, "v")
-    part = (lambda state: getattr(state, "v", None)) if is_primal else _coefficients
-    is_of_use = same_space if is_primal else last.rows == now.rows
-    if not (is_of_use and _are_like(part(old), part(first))):
+    old, is_primal = _bare(last.state), "v" in parts
+    of_use = goes_on or is_primal or last.rows == now.rows
+    if not (of_use and equal_trees(spaces_of(solver), spaces_of(last.solver))):
         return None
-    value = jnp.asarray(part(old)) * (1.0 if is_primal else _ratio(now.solver, last.solver))
-    fresh = _initial(cast(whole(now.solver), accum_dtype(data.x)), key, data)
-    if by_dual:
-        state = _at_dual(value, now.solver, whole, key, data)
+    if goes_on or type(old) is not type(first):
+        return last.state if _are_like(last.state, shapes) else None
+    name = "v" if is_primal else "coef"
+    value = old.v if is_primal else _coefficients(old) * _ratio(solver, last.solver)
+    if is_primal and not _are_like(value, first.v):
+        return None
+    fresh = _initial(cast(whole(solver), accum_dtype(data.x)), key, data)
+    if takes(solver, "start"):
+        state = _at_dual(value, solver, whole, key, data)
     else:
-        state = _unmasked(fresh)._replace(**{"v" if is_primal else "coef": value})
+        state = _bare(fresh)._replace(**{name: value})
     return fresh._replace(inner=state) if isinstance(fresh, MaskedState) else state
 
 
@@ -119,9 +121,8 @@ def _ratio(solver: object, before: object) -> float:
 
 def _at_dual(coef: Array, solver: Solver, whole: Callable, key: Array, data: Batch) -> State:
     """The states of the problems that begin at signed coefficients, (n,) or (k, n)."""
-    y, weight = _unmasked(whole(targets_of_rows()).init(key, data))
-    is_signed = solver.targets == "labels"
-    alpha = coef * y.astype(coef.dtype) if is_signed else coef
+    y, weight = _bare(whole(targets_of_rows()).init(key, data))
+    alpha = coef * y.astype(coef.dtype) if solver.targets == "labels" else coef
     return _begun(cast(solver, coef.dtype), alpha, y, weight, key, data)
 
 
@@ -130,36 +131,24 @@ def _begun(solver: Solver, alpha: Array, y: Array, weight: Array, key: Array, da
     """The states of problems with targets and weights (n,) or (k, n) that begin at alpha."""
 
     def init(alpha, y, weight):
-        bound = solver.replace(start=alpha)
-        return bound.init(key, data._replace(y=y, weight=weight))
+        return solver.replace(start=alpha).init(key, data._replace(y=y, weight=weight))
 
     return (jax.vmap(init) if alpha.ndim == 2 else init)(alpha, y, weight)
 
 
-def _unmasked(state: object) -> State:
+def _bare(state: object) -> Any:
     """The state of the problems, without the factors of their weights."""
     return state.inner if isinstance(state, MaskedState) else state
 
 
-def _coefficients(state: State) -> Array | None:
-    """The signed dual coefficients of a state, (n,) or (k, n); None: it has none to begin at."""
+def _coefficients(state: Any) -> Array:
+    """The signed dual coefficients of a state, (n,) or (k, n)."""
     if isinstance(state, CoordinateState):
-        known = not isinstance(state.coef, jax.ShapeDtypeStruct)
-        every = jax.vmap(dual_coef) if state.coef.ndim == 2 else dual_coef
-        return every(state) if known else state.coef
-    state = getattr(state, "dual", state)
-    return state.coef if isinstance(state, DualState) or said(state, "restart") else None
+        return (jax.vmap(dual_coef) if state.coef.ndim == 2 else dual_coef)(state)
+    return getattr(state, "dual", state).coef
 
 
 def _are_like(one: object, other: object) -> bool:
     """Whether two trees have the same structure and shapes."""
     shapes = lambda tree: [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)]
     return same_structure(one, other) and shapes(one) == shapes(other)
-
-
-def _kind(solution: Solution) -> str:
-    """The columns and the classes, or targets, of a solution in words."""
-    columns, *several = solution.shape
-    targets = "".join(f" and {k} targets" for k in several)
-    classes = "" if solution.names is None else f" and the classes {list(solution.names)}"
-    return f"{columns} columns{targets}{classes}"
