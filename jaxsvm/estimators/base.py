@@ -23,7 +23,7 @@ from ..data.target_columns import has_columns
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear, support_index
-from ..types import Fit, Model, RunState, Sampler, Solver
+from ..types import Batch, Fit, Model, RunState, Sampler, Solver
 from ..wrappers import OneVsOne, multi_output
 from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, apply, compact, inner_of, on_rows
@@ -251,50 +251,51 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
         """
         rows = self._merged(x, targets, weight)
         index, n, d = rows.index, len(rows.index), rows.x.shape[1]
-        n_rows = max(rows.n_rows, min(copies_in(weight), SHORT_PASS))
         spec = self._spec(rows, None if state is None else self._solver, **numbers or {})
-        columns = pad_columns(rows.x) if self._columns == "padded" else rows.x
-        query = None if targets.query is None else targets.query[index]
-        is_cpu = self._packs_rows and jax.default_backend() == "cpu"
-        packed = is_cpu and is_sparse(columns) and targets.solver_of(spec.solver).lays_out
-        data = batch(columns, targets.value[index], rows.weight, query, packed)
-        key = self._next_key(state is None)
-        now = None
+        solver = targets.solver_of(spec.solver)
+        data = self._data(rows, targets, solver)
+        key, now = self._next_key(state is None), None
         if self.warm_start:
             columns = 0 if self._columns == "rows" else d
             now = Solution.of(spec.solver, rows.x, targets.value[index], targets.names, columns)
             state = start_of(self._last, now, targets.solver_of, key, data) if warm else state
-        solver = targets.solver_of(spec.solver)
         sampler = spec.sampler or solver.sampler or samplers.uniform(1)
+        n_rows = max(rows.n_rows, min(copies_in(weight), SHORT_PASS))
         plan = plan_of(spec, solver, sampler, n_rows, n, one_pass=one_pass)
-        start = None
-        if state is not None:  # the solver keeps its step counter, the rows are new
-            step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
-            start = RunState(state, sampler.init(key, data), step, done)
         progress = self.progress or bool(self.verbose)
-        at_once = start is None and not progress and is_one_update(spec, solver)
-        problems = problems_of(solver, spec.solver, data) if at_once and now is None else []
+        at_once = now is None and not progress and is_one_update(spec, solver)
+        problems = problems_of(solver, spec.solver, data) if at_once else []
         if problems:
             run = fit_problems(solver, spec.solver, data, problems, key, plan["tol"])
         else:
-            plan |= {"state": start, "sampler": sampler, "progress": progress}
+            if state is not None:  # the solver keeps its step counter, the rows are new
+                step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
+                state = RunState(state, sampler.init(key, data), step, done)
+            plan |= {"state": state, "sampler": sampler, "progress": progress}
             run = run_solver(solver, data, key, **plan)
         warn_unless_accepted(run, spec, plan["tol"])
         model = compact(run.model, index, d)
         model = add_to_intercept(model, self._centre) if np.any(self._centre) else model
         self.model_ = model if targets.names is None else Classifier(model, targets.names)
         self._solver = spec.solver
-        self._last = now and now._replace(solver=spec.solver, state=run.state.solver)
+        self._last = now and now._replace(state=run.state.solver)
         if spec.name is not None:
             self.solver_ = spec.name
         self._fitted_with = {name: getattr(self, name) for name in self._structure}
-        solver_state = run.state.solver if streams(solver) else ()
-        state = run.state._replace(solver=solver_state, sampler=())
-        self.fit_ = run._replace(model=self.model_, state=state)
+        kept = run.state._replace(solver=run.state.solver if streams(solver) else (), sampler=())
+        self.fit_ = run._replace(model=self.model_, state=kept)
         steps = int(run.state.step)
         passes = steps if sampler.full_batch else -(-steps * sampler.rows(n) // n_rows)
         self.n_iter_ = max(1, passes if spec.iterations is None else spec.iterations(run))
         return rows.group
+
+    def _data(self, rows: MergedRows, targets: Targets, solver: Solver) -> Batch:
+        """The data set of rows, with columns of zeros where programs share sizes."""
+        x = pad_columns(rows.x) if self._columns == "padded" else rows.x
+        query = None if targets.query is None else targets.query[rows.index]
+        is_cpu = self._packs_rows and jax.default_backend() == "cpu"
+        packed = is_cpu and is_sparse(x) and solver.lays_out
+        return batch(x, targets.value[rows.index], rows.weight, query, packed)
 
     def _partial_options(self, first: bool) -> dict:
         """Options of `_run` for one call of `partial_fit`.
@@ -443,28 +444,26 @@ def plan_of(
     Lengths depend on n, so that data of similar size share a program. An update of a solver
     with a `tol` iterates until this is met, so that each one is a chunk.
     """
-    steps, passes, tol, length = spec.steps, spec.passes, spec.tol, spec.length
+    tol, iterates = spec.tol, solver.iterates_to is not None
     if isinstance(tol, str) and tol != "auto":
         raise ValueError(f"tol must be 'auto', a number above 0 or None, got {tol!r}")
     if tol is not None and tol != "auto":
         check_positive(tol=tol)
-    steps = None if steps is None else whole_number("steps", steps, 1)
-    passes = None if passes is None else whole_number(length, passes, 1)
     has_criterion = solver.residual_of == "data"
     if tol == "auto":
         tol = 1e-3 if has_criterion and not one_pass else None
     if tol is not None and not has_criterion:
         raise ValueError(
             "tol has nothing to stop on: this solver looks at single rows; leave "
-            f"tol='auto' and give {length}"
+            f"tol='auto' and give {spec.length}"
         )
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
-    iterates = solver.iterates_to is not None
     every = period or (1 if iterates else max(-(-n // b), 128 if b < n else 10))
-    pass_steps = -(-n_rows // b)
-    if steps is None and one_pass:
-        steps = pass_steps
-    elif steps is None:
-        passes = passes or (PASSES if tol is None or iterates else MEASURED_PASSES)
+    steps = pass_steps = -(-n_rows // b)
+    if spec.steps is not None:
+        steps = whole_number("steps", spec.steps, 1)
+    elif not one_pass:
+        passes = PASSES if tol is None or iterates else MEASURED_PASSES
+        passes = passes if spec.passes is None else whole_number(spec.length, spec.passes, 1)
         steps = -(-passes * pass_steps // every) * every  # whole chunks
     return {"steps": steps, "every": every, "tol": tol}
