@@ -34,6 +34,9 @@ def check(made, y, rows=x):
                 assert type(method(rows)) is np.ndarray, name
                 values = method(moved)
             assert isinstance(values, jax.Array) and values.devices() == {device}, (made, name)
+            if isinstance(made, OneClassSVM) and name == "predict":  # support vectors have value 0
+                clear = abs(made.decision_function(rows)) > 1e-5
+                values, usual = np.asarray(values)[clear], usual[clear]
             np.testing.assert_allclose(values, usual, rtol=1e-3, atol=5e-4, err_msg=name)
 """
 
