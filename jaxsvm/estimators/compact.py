@@ -16,7 +16,7 @@ from ..models import Classifier, Expansion, Linear, Mapped, decision_values, sup
 from ..models.multiclass import StackedModels
 from ..types import Array, SparseRows
 from ..wrappers import OneVsOne, OneVsRest
-from .functions import VALUES, kernel_values
+from .functions import VALUES, kernel_values, one_thread
 from .pairs import Pairs
 from .preprocess import is_sparse, to_train_dtype
 
@@ -131,7 +131,8 @@ def apply(fn: Any, x: Any) -> Any:
     if len(x) * z.size > MANY or isinstance(fn, OneVsOne):
         return decision_values(fn, x, SIZES)
     blocks = np.array_split(x, max(1, len(x) * len(z) // BLOCK))
-    values = [kernel_values(points.kernel, rows, z) @ coef.T for rows in blocks]
+    with one_thread():
+        values = [kernel_values(points.kernel, rows, z) @ coef.T for rows in blocks]
     return (np.concatenate(values) + np.asarray(points.b)).astype(x.dtype)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 import numpy as np
+import threadpoolctl
 
 from .. import kernels
 from ..checks import is_array, is_sparse
@@ -86,4 +89,13 @@ VALUES: dict[type[Kernel], Callable] = {
 def kernel_values(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> np.ndarray:
     """The values (n, m) of a kernel of `VALUES` at dense rows, in NumPy and float64."""
     numbers = jax.tree.map(np.asarray, kernel)
-    return VALUES[type(kernel)](numbers, *map(np.float64, (x, z)))
+    with one_thread():
+        return VALUES[type(kernel)](numbers, *map(np.float64, (x, z)))
+
+
+def one_thread() -> AbstractContextManager:
+    """One thread for products of NumPy: several wait for longer than small products take."""
+    return _controller().limit(limits=1)
+
+
+_controller = functools.cache(threadpoolctl.ThreadpoolController)
