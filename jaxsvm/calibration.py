@@ -15,7 +15,7 @@ from jax import lax
 from ._node import static, struct
 from .checks import caller_stacklevel, check_choice, shown, x64_enabled
 from .models import Classifier, Mapped, Named, OneVsOne, check_values, decision_values
-from .numerics import is_traced
+from .numerics import is_traced, series_size
 from .objectives.evaluate import in_float64
 from .types import Array, Batch, Model, Rows, check_weights
 
@@ -424,9 +424,9 @@ def check_method(method: object, coupling: Any) -> str:
 
 def calibrate_columns(
     model: Model,
-    columns: object,
-    place: object,
-    weight: object,
+    columns: Any,
+    place: Any,
+    weight: Any,
     method: str,
     coupling: str,
     names: tuple,
@@ -436,17 +436,22 @@ def calibrate_columns(
     Raises:
         ValueError: a value of a row of weight above 0 is not finite.
     """
-    if not is_traced(columns, place, weight):
-        check_values(np.asarray(columns)[np.asarray(weight) > 0])
+    rows: Any = columns, place, weight
+    if not is_traced(rows):
+        columns, place, weight = rows = [*map(np.asarray, rows)]
+        check_values(columns[weight > 0])
         every = np.arange(number_of_classes(columns, coupling))
-        absent = np.setdiff1d(every, np.asarray(place)[np.asarray(weight) > 0])
+        absent = np.setdiff1d(every, place[weight > 0])
         if len(absent):
             warnings.warn(
                 f"no row of calibration is of class {names[absent[0]]!r}: its "
                 "probability is near 0 at all rows",
                 stacklevel=caller_stacklevel(),
             )
-    curve = _fit((columns, place, weight), (), (method, coupling))
+        # by rows of weight 0 to sizes of programs
+        more = series_size(len(weight), 256) - len(weight)
+        rows = [np.pad(a, [(0, more)] + [(0, 0)] * (a.ndim - 1)) for a in rows]
+    curve = _fit(tuple(rows), (), (method, coupling))
     if not is_traced(curve):
         dtype = np.asarray(columns).dtype if x64_enabled() else np.float32
         curve = jax.tree.map(lambda a: np.asarray(a, dtype), curve)

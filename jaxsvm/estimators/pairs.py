@@ -170,7 +170,8 @@ def fit_problems(
         models = [
             dataclasses.replace(m, coef=c, **parts) for m, c in zip(models, coefs, strict=True)
         ]
-    return Fit(joined(whole, models), run, curve, limit, finite, jnp.asarray(STEPS, jnp.int32))
+    ended: Any = np.int32(STEPS)
+    return Fit(joined(whole, models), run, curve, limit, finite, ended)
 
 
 def rows_of(problem: Problem, inputs: Inputs, kernel: Any, size: int) -> Inputs:
