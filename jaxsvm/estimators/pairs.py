@@ -1,4 +1,4 @@
-"""One model for each pair of classes, in the layouts of scikit-learn."""
+"""Pairs of classes in the layouts of scikit-learn, and runs of several problems of two classes."""
 
 from __future__ import annotations
 

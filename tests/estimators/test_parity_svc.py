@@ -23,7 +23,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.extmath import safe_sparse_dot
 
 from jaxsvm import calibration, estimators, kernels
-from jaxsvm.estimators import SVC, NuSVC
+from jaxsvm.estimators import SVC, LinearSVC, NuSVC
 
 pytestmark = [
     pytest.mark.usefixtures("usual_promotion"),
@@ -560,13 +560,26 @@ def test_more_than_64_pairs_of_classes(machine, kernel):
     assert (ours.predict(x) == theirs.predict(x)).all()
 
 
-def test_programs_know_no_number_of_classes():
-    """Rows of pairs and columns are of one size each, so that one program trains them all."""
-    SVC().fit(*clouds(3))
+@pytest.mark.parametrize("machine", [SVC, LinearSVC])
+def test_programs_know_no_number_of_classes(machine):
+    """Rows of problems and columns are of one size each, so that one program trains them all."""
+    machine().fit(*clouds(3))
     events = listen()
     for classes, each, d in ((2, 30, 5), (4, 40, 9), (7, 20, 30)):
-        SVC().fit(*clouds(classes, each, d))
+        machine().fit(*clouds(classes, each, d))
     assert not sum(event.endswith("backend_compile_duration") for event in events)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("machine", [SVC, LinearSVC])
+def test_forty_data_sets_take_twelve_programs(machine):
+    rng, events = np.random.default_rng(0), listen()
+    for _ in range(40):
+        n, d, k = int(np.exp(rng.uniform(3.9, 7.8))), rng.integers(3, 101), rng.integers(2, 5)
+        y = np.arange(n) % k
+        x = rng.normal(size=(n, d)) + y[:, None]
+        machine().fit(x, y).predict(x)
+    assert sum(event.endswith("backend_compile_duration") for event in events) <= 12
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "sigmoid"])
