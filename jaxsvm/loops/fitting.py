@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .. import samplers
 from .._node import carried, cast, holds_functions
 from ..checks import calling, check_bytes, check_positive, is_array, is_numeric, shown
 from ..files import DeferredInterrupt
@@ -201,11 +202,15 @@ def fit(
     # without the names, as others need no other programs
     inputs = placed(solver, drawn, probe, data._replace(classes=None), traced)
     release_programs()
-    # split here, as that takes long to compile, and in `begin` would be for each shape of the rows
-    keys = jax.random.split(jax.random.key(0) if key is None else key)
-    run = begin(inputs, keys) if state is None else begin.eval_shape(inputs, keys)
-    origin = origin_of(solver, data, names)
-    run = run if state is None else resumed(solver, inputs.data, state, run, origin)
+    key, origin = jax.random.key(0) if key is None else key, origin_of(solver, data, names)
+    at_once = state is None and not traced and is_one_program(inputs, length.chunk)
+    run: Any = None
+    if state is not None:
+        like = begin.eval_shape(inputs, jax.ShapeDtypeStruct((2,), key.dtype))
+        run = resumed(solver, inputs.data, state, like, origin)
+    elif saver.path is not None or not at_once:
+        # split here, as that takes long to compile, and `begin` is compiled for each shape of rows
+        run = begin(inputs, jax.random.split(key))
     saver.check(run)
     if tol is not None and solver.residual_of != "data":
         value = run_chunk.eval_shape(inputs, run, limit, None, table=1)[1].probe
@@ -215,15 +220,18 @@ def fit(
                 f"{shown(value) if is_array(value) else type(value).__name__}: return one, "
                 "or give steps and no tol"
             )
+    model: Any = None
+    finite: Any = True
     if traced:
         run, curve, cause = *scan_chunks(inputs, run, limit, length, stops), STEPS
     else:
-        how = saver, origin, progress, seconds
-        run, curve, cause = run_on_host(inputs, run, limit, length, stops, *how)
+        how = key if at_once else None, saver, origin, progress, seconds
+        run, curve, cause, model = run_on_host(inputs, run, limit, length, stops, *how)
     # a second Ctrl-C does not lose the run
     with DeferredInterrupt() if cause == INTERRUPTED else contextlib.nullcontext():
-        rows, loss = inputs.data, last_loss(curve, traced)
-        model, finite = conclude(solver, run.solver, rows, rows, loss)
+        if model is None or not np.isfinite(curve.loss + curve.residual).all():
+            rows, loss = inputs.data, last_loss(curve, traced)
+            model, finite = conclude(solver, run.solver, rows, rows, loss)
         if right is not None:
             model, finite = jax.tree.map(lambda a: nan_unless(right, a), model), finite & right
         ended, run = jax.device_put(np.int32(cause)), run._replace(origin=origin)
@@ -239,11 +247,26 @@ def fit_once(solver: object, data: Batch, key: Array, tol: object) -> Fit:
     """
     solver, sampler, limit = adapted(solver, None, tol, accum_dtype(data.x))
     check_rows(solver, sampler, data)
-    state, row, model = run_once(placed(solver, sampler, None, data, False), key)
-    curve = jax.tree.map(lambda a: np.asarray(a)[None], row)
-    run = RunState(state, (), curve.step[0], curve.residual[0] <= limit)
-    finite = np.isfinite(curve.loss + curve.residual)[0]
-    return Fit(model, run, curve, limit, finite, jnp.int32(STEPS))
+    run, row, model = one_update(placed(solver, sampler, None, data, False), key, limit)
+    curve, finite = jax.tree.map(lambda a: a[None], row), np.isfinite(row.loss + row.residual)
+    return Fit(model, run, curve, limit, finite, jax.device_put(np.int32(STEPS)))
+
+
+def is_one_program(inputs: Inputs, every: int) -> bool:
+    """Whether the start of a run, one update to a tolerance and the model are one program."""
+    solver, sampler, probe, data, _ = inputs
+    iterates = every == 1 and solver.iterates_to is not None and has_no_map(solver, data)
+    return iterates and probe is None and isinstance(sampler, samplers.whole)
+
+
+def one_update(inputs: Inputs, key: Array, limit: Any) -> tuple[RunState, Curve, Model]:
+    """The run of one update on all rows, the row of its curve on the host, and its model."""
+    state, row, model = run_once(inputs, key)
+    row = jax.tree.map(np.asarray, row)
+    numbers = {name: getattr(row, name).astype(row.loss.dtype) for name in ("residual", "evals")}
+    sampler = inputs.sampler.init(key, inputs.data)
+    run = RunState(state, sampler, row.step, row.residual <= limit)
+    return run, row._replace(**numbers), model
 
 
 @jit_by_size()
@@ -424,19 +447,25 @@ def scan_chunks(
 
 def run_on_host(
     inputs: Inputs,
-    run: RunState,
+    run: Any,
     limit: object,
     length: Lengths,
     stops: bool,
+    key: Any,
     saver: Saver,
     origin: object,
     progress: bool,
     seconds: float | None,
-) -> tuple[RunState, Curve, int]:
-    """The run as a Python loop, which may stop after any chunk, its curve, and why it ended."""
+) -> tuple[RunState, Curve, int, Model | None]:
+    """The run as a Python loop, which may stop after any chunk, its curve, and why it ended.
+
+    With a `key` its first update is made by `one_update`. Where that ends the run, its model is the
+    last result.
+    """
     steps, every, period = length
     deadline = time.monotonic() + (math.inf if seconds is None else seconds)
-    first, rows, cause = int(run.step), [], STEPS
+    first, cause, model = 0 if run is None else int(run.step), STEPS, None
+    rows: list[Curve] = []
     n, step, end, took = inputs.data.y.shape[0], first, first + steps, math.inf
     if end > MOST_STEPS:
         raise ValueError(
@@ -450,12 +479,16 @@ def run_on_host(
     with contextlib.closing(Bar(steps, "steps")) if progress else contextlib.nullcontext() as bar:
         waits = stops or bar is not None or saver.path is not None or seconds is not None
         try:
-            while step < end and not (stops and bool(run.done)):
+            while step < end and not (rows and stops and bool(run.done)):
                 count = np.int32(min(every, end - step, period - step % period if period else end))
-                began, pair = time.monotonic(), run_chunk(inputs, run, limit, count, table=table)
+                began, model = time.monotonic(), None
+                if key is None or rows:
+                    pair = run_chunk(inputs, run, limit, count, table=table)
+                else:
+                    *pair, model = one_update(inputs, key, limit)
                 if waits or took > 1e-3:  # seconds; shorter chunks are sent one after the other
                     pair, took = jax.block_until_ready(pair), time.monotonic() - began
-                    if np.isnan(pair[1].loss):
+                    if model is None and np.isnan(pair[1].loss):
                         check_drawn(inputs.sampler, run.sampler, step, count, n)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
                     run, step = pair[0], step + int(count)
@@ -469,8 +502,10 @@ def run_on_host(
                     break
         except KeyboardInterrupt:  # the result of the last complete chunk is kept
             cause = INTERRUPTED
+    if run is None:  # no update was made
+        run = begin(inputs, jax.random.split(key))
     like = None if rows else run_chunk.eval_shape(inputs, run, limit, None, table=1)[1]
-    return run, rows_of_curve(rows, like), cause
+    return run, rows_of_curve(rows, like), cause, model
 
 
 # The curve
