@@ -19,7 +19,7 @@ from ..objectives import decision_values
 from ..samplers import uniform
 from ..types import Array, Batch, Model, Solver, SparseRows, row_weights, said, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
-from .fitting import MANY_ROWS, MEMORY, Inputs, begin, fit, has_no_map, rows_that_fit
+from .fitting import MANY_ROWS, MEMORY, Inputs, begun, fit, has_no_map, rows_that_fit
 from .grid_runs import Grid, GridJob, held_rows
 from .threads import may_overlap, run_jobs
 
@@ -191,7 +191,7 @@ def _fit_cells(
         old = cast(stack.first, accum_dtype(train.x))
         draws = cast(first.sampler or uniform(1), accum_dtype(train.x))
         inputs = Inputs(old, draws, None, train, train.x)
-        before = begin(inputs, jax.random.split(key))
+        before = begun(inputs, key)
 
         def next_cell(start: object, own: list[Array]) -> tuple[Any, tuple[Array, dict]]:
             solver, state = stack.solver(own), before._replace(solver=start)

@@ -21,7 +21,7 @@ from jax import lax
 
 from .. import samplers
 from .._node import carried, cast, holds_functions
-from ..checks import calling, check_bytes, check_positive, is_array, is_numeric, shown
+from ..checks import calling, check_bytes, check_positive, is_array, is_numeric, on_host, shown
 from ..files import DeferredInterrupt
 from ..flags import despite_flags
 from ..models import classes_of
@@ -206,11 +206,10 @@ def fit(
     at_once = state is None and not traced and is_one_program(inputs, length.chunk)
     run: Any = None
     if state is not None:
-        like = begin.eval_shape(inputs, jax.ShapeDtypeStruct((2,), key.dtype))
+        like = begin.eval_shape(inputs, (key, key))
         run = resumed(solver, inputs.data, state, like, origin)
     elif saver.path is not None or not at_once:
-        # split here, as that takes long to compile, and `begin` is compiled for each shape of rows
-        run = begin(inputs, jax.random.split(key))
+        run = begun(inputs, key)
     saver.check(run)
     if tol is not None and solver.residual_of != "data":
         value = run_chunk.eval_shape(inputs, run, limit, None, table=1)[1].probe
@@ -229,7 +228,7 @@ def fit(
         run, curve, cause, model = run_on_host(inputs, run, limit, length, stops, *how)
     # a second Ctrl-C does not lose the run
     with DeferredInterrupt() if cause == INTERRUPTED else contextlib.nullcontext():
-        if model is None or not np.isfinite(curve.loss + curve.residual).all():
+        if model is None or not np.isfinite([np.asarray(a) for a in curve[1:3]]).all():
             rows, loss = inputs.data, last_loss(curve, traced)
             model, finite = conclude(solver, run.solver, rows, rows, loss)
         if right is not None:
@@ -503,7 +502,7 @@ def run_on_host(
         except KeyboardInterrupt:  # the result of the last complete chunk is kept
             cause = INTERRUPTED
     if run is None:  # no update was made
-        run = begin(inputs, jax.random.split(key))
+        run = begun(inputs, key)
     like = None if rows else run_chunk.eval_shape(inputs, run, limit, None, table=1)[1]
     return run, rows_of_curve(rows, like), cause, model
 
@@ -636,8 +635,22 @@ def rows_that_fit(solver: Solver, data: Batch) -> int:
 prepare = jax.jit(lambda solver, data: solver.prepare(data))
 
 
+@jax.jit
+def two_keys(key: Array) -> tuple[Array, Array]:
+    """The keys of the solver and of the sampler; apart, as `begin` is compiled for each shape."""
+    return (*jax.random.split(key),)
+
+
+def begun(inputs: Inputs, key: Array) -> RunState:
+    """The run before its first step; NumPy makes the state of a sampler of known weights."""
+    keys, sampler, rows = two_keys(key), inputs.sampler, row_weights(inputs.data)
+    if isinstance(sampler, samplers.uniform | samplers.epochs) and on_host(rows.weight) is not None:
+        return begin(inputs, keys, sampler.init(keys[1], rows))
+    return begin(inputs, keys)
+
+
 @jit_by_size(once=True)
-def begin(inputs: Inputs, keys: Array) -> RunState:
+def begin(inputs: Inputs, keys: tuple[Array, Array], sampler_state: State = None) -> RunState:
     """The run before its first step, by keys for the solver and for the sampler.
 
     Of features that are not made before, `solver.init` reads as many evenly spread rows as fit, if
@@ -645,7 +658,8 @@ def begin(inputs: Inputs, keys: Array) -> RunState:
     """
     solver, sampler, _, data, _ = inputs
     n, most = data.y.shape[0], rows_that_fit(solver, data)
-    sampler_state = sampler.init(keys[1], row_weights(data))
+    if sampler_state is None:
+        sampler_state = sampler.init(keys[1], row_weights(data))
     rows = data
     if sampler.combine is not None:
         steps = max(1, min(n, most) // sampler.rows(n))

@@ -6,7 +6,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ..checks import on_host
 from ..numerics import count
 from ..types import Array, Batch, Sampler, State
 
@@ -34,7 +36,10 @@ def known_rows(data: Batch) -> Array:
 
 
 def positive_rows(data: Batch) -> tuple[Array, Array]:
-    """The rows of positive weight first, in order, and their number."""
-    positive = data.weight > 0
-    rows = jnp.argsort(~positive, stable=True).astype(jnp.int32)
-    return rows, count(positive)
+    """The rows of positive weight first, in order, and their number; by NumPy if known here."""
+    weight: Any = on_host(data.weight)
+    if weight is None:
+        positive = data.weight > 0
+        return jnp.argsort(~positive, stable=True).astype(jnp.int32), count(positive)
+    parts = np.flatnonzero(weight > 0), np.flatnonzero(~(weight > 0))
+    return jax.device_put((np.concatenate(parts, dtype=np.int32), np.int32(len(parts[0]))))
