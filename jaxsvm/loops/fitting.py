@@ -8,6 +8,7 @@ a step: run_chunk -> batch(index) -> Solver.update
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import time
@@ -21,7 +22,16 @@ from jax import lax
 
 from .. import samplers
 from .._node import carried, cast, holds_functions
-from ..checks import calling, check_bytes, check_positive, is_array, is_numeric, on_host, shown
+from ..checks import (
+    calling,
+    check_bytes,
+    check_positive,
+    is_array,
+    is_numeric,
+    on_host,
+    shown,
+    x64_enabled,
+)
 from ..files import DeferredInterrupt
 from ..flags import despite_flags
 from ..models import classes_of
@@ -206,7 +216,9 @@ def fit(
     at_once = state is None and not traced and is_one_program(inputs, length.chunk)
     run: Any = None
     if state is not None:
-        like = begin.eval_shape(inputs, (key, key))
+        leaves, tree = jax.tree.flatten((inputs._replace(probe=None), key))
+        setting = jax.sharding.get_abstract_mesh(), x64_enabled()
+        like = like_of(tree, (*((np.shape(a), jnp.result_type(a)) for a in leaves),), *setting)
         run = resumed(solver, inputs.data, state, like, origin)
     elif saver.path is not None or not at_once:
         run = begun(inputs, key)
@@ -233,8 +245,8 @@ def fit(
             model, finite = conclude(solver, run.solver, rows, rows, loss)
         if right is not None:
             model, finite = jax.tree.map(lambda a: nan_unless(right, a), model), finite & right
-        ended, run = jax.device_put(np.int32(cause)), run._replace(origin=origin)
-        result = Fit(model, run, curve, limit, finite, ended, classes_of(solver.targets, names))
+        ended, names = np.int32(cause), classes_of(solver.targets, names)
+        result = Fit(model, run._replace(origin=origin), curve, limit, finite, ended, names)
         return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
 
 
@@ -248,7 +260,7 @@ def fit_once(solver: object, data: Batch, key: Array, tol: object) -> Fit:
     check_rows(solver, sampler, data)
     run, row, model = one_update(placed(solver, sampler, None, data, False), key, limit)
     curve, finite = jax.tree.map(lambda a: a[None], row), np.isfinite(row.loss + row.residual)
-    return Fit(model, run, curve, limit, finite, jax.device_put(np.int32(STEPS)))
+    return Fit(model, run, curve, limit, finite, np.int32(STEPS))
 
 
 def is_one_program(inputs: Inputs, every: int) -> bool:
@@ -486,7 +498,8 @@ def run_on_host(
                 else:
                     *pair, model = one_update(inputs, key, limit)
                 if waits or took > 1e-3:  # seconds; shorter chunks are sent one after the other
-                    pair, took = jax.block_until_ready(pair), time.monotonic() - began
+                    jax.block_until_ready(pair[1].loss)  # one program makes all
+                    took = time.monotonic() - began
                     if model is None and np.isnan(pair[1].loss):
                         check_drawn(inputs.sampler, run.sampler, step, count, n)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
@@ -554,7 +567,7 @@ def rows_of_curve(rows: list[Curve], like: object) -> Curve:
     # by NumPy, as JAX compiles a program for each number of rows
     is_key = lambda a: jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
     stack = lambda *a: jnp.stack(a) if is_key(a[0]) else np.stack(a)
-    return jax.device_put(jax.tree.map(stack, *rows))
+    return jax.tree.map(stack, *rows)
 
 
 # Before and after
@@ -675,6 +688,13 @@ def begin(inputs: Inputs, keys: tuple[Array, Array], sampler_state: State = None
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     check_bytes("the numbers of the solver's state", size, "lower its sizes, such as budget")
     return RunState(state, sampler_state, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+
+
+@functools.lru_cache(64)  # a short run takes less time than to trace its start
+def like_of(tree: Any, leaves: tuple, *_setting: object) -> RunState:
+    """The shapes of a run before its first step, by those of the inputs and the key in `tree`."""
+    inputs, key = tree.unflatten([jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+    return begin.eval_shape(inputs, (key, key))
 
 
 def evenly_spread(data: Batch, k: int) -> Batch:
