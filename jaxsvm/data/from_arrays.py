@@ -21,7 +21,7 @@ from ..checks import (
 )
 from ..models import Classes, Labels
 from ..models.frames import column_names, frame_numbers, is_frame
-from ..numerics import pack_lists, pad_rows, padded_length, series_size, widened, with_zero_columns
+from ..numerics import pack_lists, pad_rows, series_size, widened, with_zero_columns
 from ..ranking import check_grades, signed_times
 from ..types import LANE_WIDTH, Batch, SparseRows
 from .class_numbers import encode
@@ -190,8 +190,8 @@ def padded(data: Batch) -> Batch:
 
     Rows behind the others are copies of the first, with weight 0 and index -1.
     """
-    xp = jnp if is_traced_array(data) else np  # which compiles nothing
-    (n, d), place = data.x.shape, np.arange(padded_length(data.y.shape[0]))
+    (n, d), xp = data.x.shape, jnp if is_traced_array(data) else np  # which compiles nothing
+    place = np.arange(series_size(n, 512 if n <= 512 else 2048))  # few, as each has programs
     rows = jax.tree.map(lambda a: xp.asarray(a)[np.where(place < n, place, 0)], data)
     x, index = with_zero_columns(rows.x, d), xp.where(place < n, rows.index, -1)
     if isinstance(x, SparseRows):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from inspect import Parameter, signature
 from typing import Any
 
 import jax
@@ -232,6 +234,25 @@ def check_probe(probe: object) -> None:
             "probe must be a function of the model, such as jaxsvm.error_on(test), "
             f"got {shown(probe)}"
         )
+
+
+def named_parameters(what: str, fn: Callable, names: Iterable[str]) -> dict[str, Parameter]:
+    """The parameters of a function that may be given by name.
+
+    Raises:
+        ValueError: one of `names` is none of them.
+    """
+    parameters = signature(fn).parameters
+    known = {
+        k: p for k, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    }
+    other = [name for name in names if name not in known]
+    if other and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        raise ValueError(
+            f"{what} has no parameter named {other[0]}, only {', '.join(known)}: name the axes as "
+            f"{what} does"
+        )
+    return known
 
 
 def whole_number(name: str, value: object, least: int) -> int:

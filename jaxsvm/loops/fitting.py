@@ -1,7 +1,7 @@
 """`fit`: updates of a solver on rows that a sampler draws.
 
 fit -> begin | resume -> run_chunk (compiled), in a Python loop or, inside of a transformation,
-       in a scan -> conclude
+       in a scan -> conclude;   an update that goes on until a tolerance is met: one program, run_once
 a step: run_chunk -> batch(index) -> Solver.update
 """
 
@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.tree_util import PyTreeDef
 
 from .. import samplers
 from .._node import carried, cast, holds_functions
@@ -27,6 +28,7 @@ from ..checks import (
     check_bytes,
     check_positive,
     is_array,
+    is_key,
     is_numeric,
     on_host,
     shown,
@@ -73,7 +75,6 @@ from .checks import (
     check_rows,
     whole,
 )
-from .compile_options import jit_by_size
 from .origin import MOST_STEPS, origin_of, resumed
 from .program_cache import release_programs
 from .progress import Bar
@@ -214,7 +215,7 @@ def fit(
     release_programs()
     key, origin = jax.random.key(0) if key is None else key, origin_of(solver, data, names)
     at_once = state is None and not traced and is_one_program(inputs, length.chunk)
-    run: Any = None
+    run: State = None
     if state is not None:
         leaves, tree = jax.tree.flatten((inputs._replace(probe=None), key))
         setting = jax.sharding.get_abstract_mesh(), x64_enabled()
@@ -231,10 +232,9 @@ def fit(
                 f"{shown(value) if is_array(value) else type(value).__name__}: return one, "
                 "or give steps and no tol"
             )
-    model: Any = None
     finite: Any = True
     if traced:
-        run, curve, cause = *scan_chunks(inputs, run, limit, length, stops), STEPS
+        run, curve, cause, model = *scan_chunks(inputs, run, limit, length, stops), STEPS, None
     else:
         how = key if at_once else None, saver, origin, progress, seconds
         run, curve, cause, model = run_on_host(inputs, run, limit, length, stops, *how)
@@ -276,11 +276,11 @@ def one_update(inputs: Inputs, key: Array, limit: Any) -> tuple[RunState, Curve,
     row = jax.tree.map(np.asarray, row)
     numbers = {name: getattr(row, name).astype(row.loss.dtype) for name in ("residual", "evals")}
     sampler = inputs.sampler.init(key, inputs.data)
-    run = RunState(state, sampler, row.step, row.residual <= limit)
+    run = RunState(state, sampler, row.step, np.asarray(row.residual <= limit))
     return run, row._replace(**numbers), model
 
 
-@jit_by_size()
+@jax.jit
 def run_once(inputs: Inputs, key: Array) -> tuple[State, Curve, Model]:
     """The state of one update on all rows, the row of its curve, and its model.
 
@@ -296,7 +296,7 @@ def run_once(inputs: Inputs, key: Array) -> tuple[State, Curve, Model]:
 # The compiled part
 
 
-@jit_by_size(static_argnames=("table",))
+@functools.partial(jax.jit, static_argnames=("table",))
 def run_chunk(
     inputs: Inputs, run: RunState, limit: Any, count: Any, *, table: int
 ) -> tuple[RunState, Curve]:
@@ -458,7 +458,7 @@ def scan_chunks(
 
 def run_on_host(
     inputs: Inputs,
-    run: Any,
+    run: State,
     limit: object,
     length: Lengths,
     stops: bool,
@@ -565,7 +565,6 @@ def rows_of_curve(rows: list[Curve], like: object) -> Curve:
     if not rows:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
     # by NumPy, as JAX compiles a program for each number of rows
-    is_key = lambda a: jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
     stack = lambda *a: jnp.stack(a) if is_key(a[0]) else np.stack(a)
     return jax.tree.map(stack, *rows)
 
@@ -662,7 +661,7 @@ def begun(inputs: Inputs, key: Array) -> RunState:
     return begin(inputs, keys)
 
 
-@jit_by_size(once=True)
+@jax.jit
 def begin(inputs: Inputs, keys: tuple[Array, Array], sampler_state: State = None) -> RunState:
     """The run before its first step, by keys for the solver and for the sampler.
 
@@ -691,7 +690,7 @@ def begin(inputs: Inputs, keys: tuple[Array, Array], sampler_state: State = None
 
 
 @functools.lru_cache(64)  # a short run takes less time than to trace its start
-def like_of(tree: Any, leaves: tuple, *_setting: object) -> RunState:
+def like_of(tree: PyTreeDef, leaves: tuple, *_setting: object) -> RunState:
     """The shapes of a run before its first step, by those of the inputs and the key in `tree`."""
     inputs, key = tree.unflatten([jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
     return begin.eval_shape(inputs, (key, key))
@@ -710,7 +709,7 @@ def last_loss(curve: Curve, traced: bool) -> Array:
     return xp.where(xp.isnan(losses).any(), xp.full_like(last, xp.nan), last)
 
 
-@jit_by_size(once=True)
+@jax.jit
 def conclude(
     solver: Any, state: State, data: Batch | None, rows: Batch, loss: Any
 ) -> tuple[Model, Array]:

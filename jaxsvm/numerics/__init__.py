@@ -37,7 +37,6 @@ from .packing import listed_entries as listed_entries
 from .packing import pack_lists as pack_lists
 from .packing import packed_by_reference as packed_by_reference
 from .padding import pad_rows as pad_rows
-from .padding import padded_length as padded_length
 from .padding import series_size as series_size
 from .padding import widened as widened
 from .padding import with_zero_columns as with_zero_columns

@@ -11,18 +11,12 @@ import numpy as np
 from ..checks import matrix
 from ..types import LANE_WIDTH, Array, SparseRows
 
-PADDED_ROWS, PADDED_COLUMNS = (512, 2048), 64  # the least sizes of padded data sets
+PADDED_COLUMNS = 64  # the least number of columns of padded data sets
 
 
 def series_size(n: int, least: int) -> int:
     """The first of least, 2 least, 4 least, ... of at least n."""
     return max(least, 1 << max(n - 1, 0).bit_length())
-
-
-def padded_length(n: int) -> int:
-    """The rows of a padded data set of n rows: few sizes, as each has programs of its own."""
-    least, next_one = PADDED_ROWS
-    return least if n <= least else series_size(n, next_one)
 
 
 def with_zero_columns(x: Any, width: int) -> Any:

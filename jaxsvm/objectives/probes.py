@@ -57,26 +57,21 @@ class Probe:
         # without the names, which need no other program; functions may be of anything
         probe = dataclasses.replace(probe, data=data._replace(classes=None))
         if jax.tree_util.all_leaves([model]) or is_traced(probe, model):
-            return probe.measure(model)
+            return probe.of(decision_values(model, probe.data))
         if not (self.by_numpy and has_values(probe, model)):
             return _measure(probe, carried(model))
-        host: Any = np.asarray
-        rows = data._replace(x=host(()), y=host(data.y), weight=host(data.weight), classes=None)
-        score: Any = values_on_host(model, probe.data)
+        rows = jax.tree.map(np.asarray, data._replace(x=data.y, classes=None))
+        score = values_on_host(model, probe.data)
         return jax.device_put(dataclasses.replace(probe, data=rows).of(score))
 
-    def measure(self, model: Model) -> Array:
-        """The number for a model without names, ()."""
-        return self.of(decision_values(model, self.data))
-
-    def of(self, score: Array) -> Array:
+    def of(self, score: Any) -> Array:
         """The number for decision values (n,) or (n, k), ()."""
         raise NotImplementedError
 
 
 @jax.jit
 def _measure(probe: Probe, model: Model) -> Array:
-    return probe.measure(model)
+    return probe.of(decision_values(model, probe.data))
 
 
 @struct

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -37,9 +38,12 @@ def known_rows(data: Batch) -> Array:
 
 def positive_rows(data: Batch) -> tuple[Array, Array]:
     """The rows of positive weight first, in order, and their number; by NumPy if known here."""
-    weight: Any = on_host(data.weight)
-    if weight is None:
-        positive = data.weight > 0
-        return jnp.argsort(~positive, stable=True).astype(jnp.int32), count(positive)
-    parts = np.flatnonzero(weight > 0), np.flatnonzero(~(weight > 0))
-    return jax.device_put((np.concatenate(parts, dtype=np.int32), np.int32(len(parts[0]))))
+    weight, xp = by_numpy(data.weight)
+    rows = xp.argsort(~(weight > 0), stable=True).astype(np.int32)
+    return jax.device_put((rows, (weight > 0).sum(dtype=np.int32)))
+
+
+def by_numpy(a: Array) -> tuple[Array, ModuleType]:
+    """The array for NumPy, and this, where it is known here; else as it is, for `jax.numpy`."""
+    known = on_host(a)
+    return (a, jnp) if known is None else (known, np)

@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from .._node import between, node, register
-from ..checks import on_host
 from ..numerics import multiply_high
 from ..types import Array, Batch
-from .base import Batches, positive_rows
+from .base import Batches, by_numpy, positive_rows
 from .permutation import EpochsState
 
 
@@ -31,9 +29,7 @@ def cumulative_units(weight: Array) -> Array:
     It is exact for integer weights, else in units of 2^-31 of the sum. NumPy works it out for
     weights that are known here, as a program for it takes long to compile.
     """
-    known: Any = on_host(weight)
-    xp: Any = jnp if known is None else np
-    weight, dtype = weight if known is None else known, weight.dtype
+    (weight, xp), dtype = by_numpy(weight), weight.dtype
     integers = xp.all(weight == xp.round(weight)) & (weight.sum() < 2**24)
     positive = (weight > 0).sum().astype(dtype)  # each of them may gain a unit
     most = xp.asarray(2.0**31 * (1 - positive / 2.0**31), dtype)
@@ -79,8 +75,7 @@ class uniform(Batches):
     def init(self, key: Array, data: Batch) -> UniformState | EpochsState:
         b, n = self.batch_size, data.weight.shape[0]
         if self.replace:
-            known: Any = on_host(data.weight)
-            flat = ((data.weight if known is None else known) == 1).all()
+            flat = (by_numpy(data.weight)[0] == 1).all()
             return UniformState(key, *jax.device_put((cumulative_units(data.weight), flat)))
         if b > n:
             raise ValueError(f"a subset of {b} rows cannot be drawn from {n}: lower batch_size")
