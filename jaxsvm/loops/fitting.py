@@ -1,7 +1,7 @@
 """`fit`: updates of a solver on rows that a sampler draws.
 
 fit -> begin | resume -> run_chunk (compiled), in a Python loop or, inside of a transformation,
-       in a scan -> conclude;   an update that goes on until a tolerance is met: one program, run_once
+       in a scan -> conclude;   if one update goes on until a tolerance is met: run_once, alone
 a step: run_chunk -> batch(index) -> Solver.update
 """
 
@@ -274,10 +274,10 @@ def one_update(inputs: Inputs, key: Array, limit: Any) -> tuple[RunState, Curve,
     """The run of one update on all rows, the row of its curve on the host, and its model."""
     state, row, model = run_once(inputs, key)
     row = jax.tree.map(np.asarray, row)
-    numbers = {name: getattr(row, name).astype(row.loss.dtype) for name in ("residual", "evals")}
-    sampler = inputs.sampler.init(key, inputs.data)
-    run = RunState(state, sampler, row.step, np.asarray(row.residual <= limit))
-    return run, row._replace(**numbers), model
+    number = lambda a: a.astype(row.loss.dtype)
+    row = row._replace(residual=number(row.residual), evals=number(row.evals))
+    done: State = np.asarray(row.residual <= limit)
+    return RunState(state, inputs.sampler.init(key, inputs.data), row.step, done), row, model
 
 
 @jax.jit
