@@ -287,7 +287,7 @@ def run_once(inputs: Inputs, key: Array) -> tuple[State, Curve, Model]:
     What the host does with a few numbers is left to it: in a program each takes time to compile.
     """
     solver, sampler, _, data, x = inputs
-    state = solver.init(jax.random.split(key)[0], data._replace(x=x))
+    state = solver.init(jax.random.split(key)[0], data)
     state, info = solver.update(state, data._replace(x=x, weight=weight_of(sampler, data)))
     row = Curve(jnp.int32(1), info.loss, info.residual, info.support, info.evals, None)
     return state, row, solver.model(state, data)

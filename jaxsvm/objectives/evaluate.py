@@ -165,8 +165,8 @@ SMALL = 2**20  # numbers of dense rows whose linear scores take NumPy less time 
 def values_on_host(model: Any, data: Batch) -> np.ndarray:
     """As `decision_values`, known ones, by as little of a program as there is."""
     x: Any = data.x
-    is_linear = isinstance(model, Linear) and is_array(x) and x.size <= SMALL
-    if is_linear and model.w.shape == x.shape[1:]:
+    fits = isinstance(model, Linear) and model.w.shape == x.shape[1:]
+    if fits and is_array(x) and x.size <= SMALL:
         with np.errstate(all="ignore"):
             return np.asarray(x, accum_dtype(x)) @ np.asarray(model.w) + np.asarray(model.b)
     is_kernel = isinstance(model, Expansion) and np.ndim(model.coef) == 1
