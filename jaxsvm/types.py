@@ -643,7 +643,7 @@ class Fit(NamedTuple):
     # ()  bool, of decision values at some training rows and of the last loss
     values_finite: Any = True
     # ()  int32, why the host ended the run: STEPS, SECONDS or INTERRUPTED; None: STEPS
-    ended: Array | None = None
+    ended: Any = None
     classes: Any = None  # what `predict` gives, `models.Classes`
 
     def __repr__(self) -> str:

@@ -85,7 +85,7 @@ FAULTS = (
     Fault("sparse slope", "numerics/sparse_products.py", "dw + scatter(dcoef, x) + scatter(coef, tangent)",
           "dw + scatter(dcoef, x)",
           "a term of the derivative of sparse sums is missing", "tests/spaces/test_sparse.py -k pointed_rows"),
-    Fault("share", "objectives/evaluate.py", "return weight / jnp.sum(weight)",
+    Fault("share", "objectives/evaluate.py", "return weight / weight.sum()",
           "return weight / weight.shape[0]",
           "weights that do not sum to 1", f"{CAMPAIGN} -k objective_values"),
     Fault("phase", "features/random_fourier.py", 'at_zero / (q if form == "paired" else features / 2)',

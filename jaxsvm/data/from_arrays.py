@@ -21,7 +21,7 @@ from ..checks import (
 )
 from ..models import Classes, Labels
 from ..models.frames import column_names, frame_numbers, is_frame
-from ..numerics import PADDED_ROWS, pack_lists, pad_rows, series_size, widened, with_zero_columns
+from ..numerics import pack_lists, pad_rows, series_size, widened, with_zero_columns
 from ..ranking import check_grades, signed_times
 from ..types import LANE_WIDTH, Batch, SparseRows
 from .class_numbers import encode
@@ -74,12 +74,12 @@ def dataset(
             the columns; None: those of a data frame, else 0 .. k-1.
         sparse: True: a dense x becomes sparse; "auto": it does so where linear solvers are faster
             on sparse rows, with more than 64 columns and less than a tenth of the numbers nonzero.
-        pad: add rows of weight 0 behind the others, and columns of zeros, up to powers of 2: from
-            256 rows and 32 columns on. Then data sets of many shapes share the programs of `fit`.
-            Samplers draw, and `passes` count, the other rows only. Results are those without
-            padding to rounding, and to its tolerance of a solver that chooses its method by the
-            shape. A model has the columns of zeros too; `result.predict` and `result.classifier`
-            take rows with and without them.
+        pad: add rows of weight 0 behind the others, and columns of zeros, up to 512, 2,048, 4,096,
+            8,192, ... rows and 64, 128, 256, ... columns. Then data sets of many shapes share the
+            programs of `fit`. Samplers draw, and `passes` count, the other rows only. Results are
+            those without padding to rounding, and to its tolerance of a solver that chooses its
+            method by the shape. A model has the columns of zeros too; `result.predict` and
+            `result.classifier` take rows with and without them.
 
     Raises:
         ValueError: shapes or dtypes that do not match, numbers of three or more values as labels, a
@@ -190,8 +190,8 @@ def padded(data: Batch) -> Batch:
 
     Rows behind the others are copies of the first, with weight 0 and index -1.
     """
-    xp = jnp if is_traced_array(data) else np  # which compiles nothing
-    (n, d), place = data.x.shape, np.arange(series_size(data.y.shape[0], PADDED_ROWS))
+    (n, d), xp = data.x.shape, jnp if is_traced_array(data) else np  # which compiles nothing
+    place = np.arange(series_size(n, 512 if n <= 512 else 2048))  # few, as each has programs
     rows = jax.tree.map(lambda a: xp.asarray(a)[np.where(place < n, place, 0)], data)
     x, index = with_zero_columns(rows.x, d), xp.where(place < n, rows.index, -1)
     if isinstance(x, SparseRows):

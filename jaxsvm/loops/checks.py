@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from inspect import Parameter, signature
 from typing import Any
 
 import jax
@@ -140,7 +142,8 @@ def check_key(key: object) -> None:
 
 def check_targets(solver: Solver, data: Batch) -> None:
     """Raise for known targets and values that the solver cannot process."""
-    if _is_known(data):
+    known = _is_known(data)
+    if known:
         solver.validate(data)
     several = isinstance(solver.targets, tuple)
     wanted, columns = solver.targets if several else (solver.targets, None)
@@ -156,22 +159,24 @@ def check_targets(solver: Solver, data: Batch) -> None:
             + (f"the rows have {k}: say outputs={k}" if k else "and the rows have one: make them ")
             + ("" if k else "of y (n, k), or leave multi_output out")
         )
-    if wanted in (None, "real") or not _is_known(data.y, data.weight):
+    if wanted in (None, "real") or not (known or _is_known(data.y, data.weight)):
         return
     y, weight = np.asarray(data.y), np.asarray(data.weight)
     live = weight > 0 if weight.ndim == y.ndim else (weight > 0)[:, None]
+    are_right = abs(y) == 1 if wanted == "labels" else is_class_number(y, wanted)
+    if (are_right | ~live).all():
+        return
     values = np.unique(y[np.broadcast_to(live, y.shape)].astype(np.float64))
     shown = ", ".join(f"{v:g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
-    if wanted == "labels" and not np.isin(values, (-1, 1)).all():
+    if wanted == "labels":
         raise ValueError(
             f"this solver takes labels -1 and +1, the data hold {shown}: for class numbers wrap "
             "it, jaxsvm.one_vs_rest(solver, classes=k), for real targets choose another loss"
         )
-    if wanted != "labels" and not is_class_number(values, wanted).all():
-        raise ValueError(
-            f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number "
-            "them, or say classes=k"
-        )
+    raise ValueError(
+        f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number "
+        "them, or say classes=k"
+    )
 
 
 def check_draws(solver: Solver, sampler: Sampler, n: int) -> None:
@@ -229,6 +234,25 @@ def check_probe(probe: object) -> None:
             "probe must be a function of the model, such as jaxsvm.error_on(test), "
             f"got {shown(probe)}"
         )
+
+
+def named_parameters(what: str, fn: Callable, names: Iterable[str]) -> dict[str, Parameter]:
+    """The parameters of a function that may be given by name.
+
+    Raises:
+        ValueError: one of `names` is none of them.
+    """
+    parameters = signature(fn).parameters
+    known = {
+        k: p for k, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    }
+    other = [name for name in names if name not in known]
+    if other and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        raise ValueError(
+            f"{what} has no parameter named {other[0]}, only {', '.join(known)}: name the axes as "
+            f"{what} does"
+        )
+    return known
 
 
 def whole_number(name: str, value: object, least: int) -> int:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from ..checks import is_sparse
-from ..data.from_arrays import check_digits, check_target_digits, numbers
+from ..data.from_arrays import check_digits, check_finite, check_target_digits, numbers
 from ..models import Classes
 from ..models.frames import by_name, column_names, is_frame
 from ..types import Batch, Lifted, SparseRows
@@ -139,21 +139,7 @@ def _check(batch: Batch, name: str, task: str) -> None:
     x, y, _, weight, *_ = batch
     x = x.value if isinstance(x, SparseRows) else x
     for field, a in (("x", x), ("y", y), ("weight", weight)):
-        values = a.ravel() if a.dtype.itemsize >= 4 else a.ravel().astype(np.float32)
-        with np.errstate(over="ignore", invalid="ignore"):
-            sqnorm = np.vdot(values, values)
-        if not np.isfinite(sqnorm):
-            row = np.argwhere(~np.isfinite(a.astype(np.float64)))[:1, 0]
-            if row.size:
-                raise ValueError(
-                    f"{field} of {name} holds a NaN or an infinity, first in row {row[0]}: "
-                    "drop or fill in such rows"
-                )
-            # norms would overflow, and the model be wrong without an error
-            raise ValueError(
-                f"{field} of {name} is too large: its squares sum up to what {values.dtype} "
-                "cannot hold; scale it"
-            )
+        check_finite(f"{field} of {name}", np.asarray(a), y.dtype)
     if (weight < 0).any():
         raise ValueError(f"{name} holds a weight below 0; 0 leaves a row out")
     if task == "binary" and not (np.abs(y) == 1).all():

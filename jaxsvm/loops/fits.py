@@ -19,8 +19,9 @@ from ..objectives import decision_values
 from ..samplers import uniform
 from ..types import Array, Batch, Model, Solver, SparseRows, row_weights, said, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
-from .fitting import MANY_ROWS, MEMORY, Inputs, begin, fit, has_no_map, rows_that_fit
+from .fitting import MANY_ROWS, MEMORY, Inputs, begun, fit, has_no_map, rows_that_fit
 from .grid_runs import Grid, GridJob, held_rows
+from .sweeping import widest_program
 from .threads import may_overlap, run_jobs
 
 
@@ -93,7 +94,9 @@ def run_fits(part: GridJob) -> None:
         run = runner(grid.steps)
         program = functools.partial(fit_paths, run=run, size=most, is_matrix=fits)
     elif lines and part.memory is not None:
-        width = _width(grid, lines[0], rows, part.memory)
+        part_of = lambda n: Stack.of(grid, lines[0][:n])
+        lower = lambda n: _fit_cells.lower(part_of(n), rows, grid.key, grid.tol, steps=grid.steps)
+        width = widest_program(lower, len(lines[0]), part.memory, of_folds=True)[1]
         lines = [line[i : i + width] for line in lines for i in range(0, len(line), width)]
 
     def work(cells: list[tuple[int, ...]]) -> None:
@@ -124,28 +127,6 @@ def runner(steps: int | None) -> Callable:
     return lambda machine, data, key, tol: fit(
         machine, data, key, steps=steps_of(machine, steps, data), tol=tol
     )
-
-
-def _width(grid: Grid, line: list, rows: tuple, memory: float) -> int:
-    """The number of cells of a program that fits `memory`, at most those of a line.
-
-    Raises:
-        ValueError: a single cell does not fit.
-    """
-    cells = len(line)
-    while True:
-        stack = Stack.of(grid, line[:cells])
-        lowered = _fit_cells.lower(stack, rows, grid.key, grid.tol, steps=grid.steps)
-        analysis: Any = lowered.compile().memory_analysis()
-        size = analysis.temp_size_in_bytes + analysis.output_size_in_bytes
-        if size <= memory:
-            return cells
-        if cells == 1:
-            raise ValueError(
-                f"the folds of one cell take {size:.3g} bytes, memory={memory:.3g}: raise memory, "
-                "or use fewer folds, features or rows"
-            )
-        cells = -(-cells // 2)
 
 
 @functools.partial(jax.jit, static_argnames=("steps",))
@@ -191,7 +172,7 @@ def _fit_cells(
         old = cast(stack.first, accum_dtype(train.x))
         draws = cast(first.sampler or uniform(1), accum_dtype(train.x))
         inputs = Inputs(old, draws, None, train, train.x)
-        before = begin(inputs, jax.random.split(key))
+        before = begun(inputs, key)
 
         def next_cell(start: object, own: list[Array]) -> tuple[Any, tuple[Array, dict]]:
             solver, state = stack.solver(own), before._replace(solver=start)

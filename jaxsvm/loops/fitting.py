@@ -1,13 +1,14 @@
 """`fit`: updates of a solver on rows that a sampler draws.
 
 fit -> begin | resume -> run_chunk (compiled), in a Python loop or, inside of a transformation,
-       in a scan -> conclude
+       in a scan -> conclude;   if one update goes on until a tolerance is met: run_once, alone
 a step: run_chunk -> batch(index) -> Solver.update
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import time
@@ -18,9 +19,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.tree_util import PyTreeDef
 
+from .. import samplers
 from .._node import carried, cast, holds_functions
-from ..checks import calling, check_bytes, check_positive, is_array, is_numeric, shown
+from ..checks import (
+    calling,
+    check_bytes,
+    check_positive,
+    is_array,
+    is_key,
+    is_numeric,
+    on_host,
+    shown,
+    x64_enabled,
+)
 from ..files import DeferredInterrupt
 from ..flags import despite_flags
 from ..models import classes_of
@@ -62,7 +75,6 @@ from .checks import (
     check_rows,
     whole,
 )
-from .compile_options import jit_by_size
 from .origin import MOST_STEPS, origin_of, resumed
 from .program_cache import release_programs
 from .progress import Bar
@@ -201,11 +213,16 @@ def fit(
     # without the names, as others need no other programs
     inputs = placed(solver, drawn, probe, data._replace(classes=None), traced)
     release_programs()
-    # split here, as that takes long to compile, and in `begin` would be for each shape of the rows
-    keys = jax.random.split(jax.random.key(0) if key is None else key)
-    run = begin(inputs, keys) if state is None else begin.eval_shape(inputs, keys)
-    origin = origin_of(solver, data, names)
-    run = run if state is None else resumed(solver, inputs.data, state, run, origin)
+    key, origin = jax.random.key(0) if key is None else key, origin_of(solver, data, names)
+    at_once = state is None and not traced and is_one_program(inputs, length.chunk)
+    run: State = None
+    if state is not None:
+        leaves, tree = jax.tree.flatten((inputs._replace(probe=None), key))
+        setting = jax.sharding.get_abstract_mesh(), x64_enabled()
+        like = like_of(tree, (*((np.shape(a), jnp.result_type(a)) for a in leaves),), *setting)
+        run = resumed(solver, inputs.data, state, like, origin)
+    elif saver.path is not None or not at_once:
+        run = begun(inputs, key)
     saver.check(run)
     if tol is not None and solver.residual_of != "data":
         value = run_chunk.eval_shape(inputs, run, limit, None, table=1)[1].probe
@@ -215,19 +232,21 @@ def fit(
                 f"{shown(value) if is_array(value) else type(value).__name__}: return one, "
                 "or give steps and no tol"
             )
+    finite: Any = True
     if traced:
-        run, curve, cause = *scan_chunks(inputs, run, limit, length, stops), STEPS
+        run, curve, cause, model = *scan_chunks(inputs, run, limit, length, stops), STEPS, None
     else:
-        how = saver, origin, progress, seconds
-        run, curve, cause = run_on_host(inputs, run, limit, length, stops, *how)
+        how = key if at_once else None, saver, origin, progress, seconds
+        run, curve, cause, model = run_on_host(inputs, run, limit, length, stops, *how)
     # a second Ctrl-C does not lose the run
     with DeferredInterrupt() if cause == INTERRUPTED else contextlib.nullcontext():
-        rows, loss = inputs.data, last_loss(curve, traced)
-        model, finite = conclude(solver, run.solver, rows, rows, loss)
+        if model is None or not np.isfinite([np.asarray(a) for a in curve[1:3]]).all():
+            rows, loss = inputs.data, last_loss(curve, traced)
+            model, finite = conclude(solver, run.solver, rows, rows, loss)
         if right is not None:
             model, finite = jax.tree.map(lambda a: nan_unless(right, a), model), finite & right
-        ended, run = jax.device_put(np.int32(cause)), run._replace(origin=origin)
-        result = Fit(model, run, curve, limit, finite, ended, classes_of(solver.targets, names))
+        ended, names = np.int32(cause), classes_of(solver.targets, names)
+        result = Fit(model, run._replace(origin=origin), curve, limit, finite, ended, names)
         return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
 
 
@@ -239,21 +258,36 @@ def fit_once(solver: object, data: Batch, key: Array, tol: object) -> Fit:
     """
     solver, sampler, limit = adapted(solver, None, tol, accum_dtype(data.x))
     check_rows(solver, sampler, data)
-    state, row, model = run_once(placed(solver, sampler, None, data, False), key)
-    curve = jax.tree.map(lambda a: np.asarray(a)[None], row)
-    run = RunState(state, (), curve.step[0], curve.residual[0] <= limit)
-    finite = np.isfinite(curve.loss + curve.residual)[0]
-    return Fit(model, run, curve, limit, finite, jnp.int32(STEPS))
+    run, row, model = one_update(placed(solver, sampler, None, data, False), key, limit)
+    curve, finite = jax.tree.map(lambda a: a[None], row), np.isfinite(row.loss + row.residual)
+    return Fit(model, run, curve, limit, finite, np.int32(STEPS))
 
 
-@jit_by_size()
+def is_one_program(inputs: Inputs, every: int) -> bool:
+    """Whether the start of a run, one update to a tolerance and the model are one program."""
+    solver, sampler, probe, data, _ = inputs
+    iterates = every == 1 and solver.iterates_to is not None and has_no_map(solver, data)
+    return iterates and probe is None and isinstance(sampler, samplers.whole)
+
+
+def one_update(inputs: Inputs, key: Array, limit: Any) -> tuple[RunState, Curve, Model]:
+    """The run of one update on all rows, the row of its curve on the host, and its model."""
+    state, row, model = run_once(inputs, key)
+    row = jax.tree.map(np.asarray, row)
+    number = lambda a: a.astype(row.loss.dtype)
+    row = row._replace(residual=number(row.residual), evals=number(row.evals))
+    done: State = np.asarray(row.residual <= limit)
+    return RunState(state, inputs.sampler.init(key, inputs.data), row.step, done), row, model
+
+
+@jax.jit
 def run_once(inputs: Inputs, key: Array) -> tuple[State, Curve, Model]:
     """The state of one update on all rows, the row of its curve, and its model.
 
     What the host does with a few numbers is left to it: in a program each takes time to compile.
     """
     solver, sampler, _, data, x = inputs
-    state = solver.init(jax.random.split(key)[0], data._replace(x=x))
+    state = solver.init(jax.random.split(key)[0], data)
     state, info = solver.update(state, data._replace(x=x, weight=weight_of(sampler, data)))
     row = Curve(jnp.int32(1), info.loss, info.residual, info.support, info.evals, None)
     return state, row, solver.model(state, data)
@@ -262,7 +296,7 @@ def run_once(inputs: Inputs, key: Array) -> tuple[State, Curve, Model]:
 # The compiled part
 
 
-@jit_by_size(static_argnames=("table",))
+@functools.partial(jax.jit, static_argnames=("table",))
 def run_chunk(
     inputs: Inputs, run: RunState, limit: Any, count: Any, *, table: int
 ) -> tuple[RunState, Curve]:
@@ -424,19 +458,25 @@ def scan_chunks(
 
 def run_on_host(
     inputs: Inputs,
-    run: RunState,
+    run: State,
     limit: object,
     length: Lengths,
     stops: bool,
+    key: Any,
     saver: Saver,
     origin: object,
     progress: bool,
     seconds: float | None,
-) -> tuple[RunState, Curve, int]:
-    """The run as a Python loop, which may stop after any chunk, its curve, and why it ended."""
+) -> tuple[RunState, Curve, int, Model | None]:
+    """The run as a Python loop, which may stop after any chunk, its curve, and why it ended.
+
+    With a `key` its first update is made by `one_update`. Where that ends the run, its model is the
+    last result.
+    """
     steps, every, period = length
     deadline = time.monotonic() + (math.inf if seconds is None else seconds)
-    first, rows, cause = int(run.step), [], STEPS
+    first, cause, model = 0 if run is None else int(run.step), STEPS, None
+    rows: list[Curve] = []
     n, step, end, took = inputs.data.y.shape[0], first, first + steps, math.inf
     if end > MOST_STEPS:
         raise ValueError(
@@ -450,12 +490,17 @@ def run_on_host(
     with contextlib.closing(Bar(steps, "steps")) if progress else contextlib.nullcontext() as bar:
         waits = stops or bar is not None or saver.path is not None or seconds is not None
         try:
-            while step < end and not (stops and bool(run.done)):
+            while step < end and not (rows and stops and bool(run.done)):
                 count = np.int32(min(every, end - step, period - step % period if period else end))
-                began, pair = time.monotonic(), run_chunk(inputs, run, limit, count, table=table)
+                began, model = time.monotonic(), None
+                if key is None or rows:
+                    pair = run_chunk(inputs, run, limit, count, table=table)
+                else:
+                    *pair, model = one_update(inputs, key, limit)
                 if waits or took > 1e-3:  # seconds; shorter chunks are sent one after the other
-                    pair, took = jax.block_until_ready(pair), time.monotonic() - began
-                    if np.isnan(pair[1].loss):
+                    jax.block_until_ready(pair[1].loss)  # one program makes all
+                    took = time.monotonic() - began
+                    if model is None and np.isnan(pair[1].loss):
                         check_drawn(inputs.sampler, run.sampler, step, count, n)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
                     run, step = pair[0], step + int(count)
@@ -469,8 +514,10 @@ def run_on_host(
                     break
         except KeyboardInterrupt:  # the result of the last complete chunk is kept
             cause = INTERRUPTED
+    if run is None:  # no update was made
+        run = begun(inputs, key)
     like = None if rows else run_chunk.eval_shape(inputs, run, limit, None, table=1)[1]
-    return run, rows_of_curve(rows, like), cause
+    return run, rows_of_curve(rows, like), cause, model
 
 
 # The curve
@@ -518,9 +565,8 @@ def rows_of_curve(rows: list[Curve], like: object) -> Curve:
     if not rows:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
     # by NumPy, as JAX compiles a program for each number of rows
-    is_key = lambda a: jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
     stack = lambda *a: jnp.stack(a) if is_key(a[0]) else np.stack(a)
-    return jax.device_put(jax.tree.map(stack, *rows))
+    return jax.tree.map(stack, *rows)
 
 
 # Before and after
@@ -601,8 +647,22 @@ def rows_that_fit(solver: Solver, data: Batch) -> int:
 prepare = jax.jit(lambda solver, data: solver.prepare(data))
 
 
-@jit_by_size(once=True)
-def begin(inputs: Inputs, keys: Array) -> RunState:
+@jax.jit
+def two_keys(key: Array) -> tuple[Array, Array]:
+    """The keys of the solver and of the sampler; apart, as `begin` is compiled for each shape."""
+    return (*jax.random.split(key),)
+
+
+def begun(inputs: Inputs, key: Array) -> RunState:
+    """The run before its first step; NumPy makes the state of a sampler of known weights."""
+    keys, sampler, rows = two_keys(key), inputs.sampler, row_weights(inputs.data)
+    if isinstance(sampler, samplers.uniform | samplers.epochs) and on_host(rows.weight) is not None:
+        return begin(inputs, keys, sampler.init(keys[1], rows))
+    return begin(inputs, keys)
+
+
+@jax.jit
+def begin(inputs: Inputs, keys: tuple[Array, Array], sampler_state: State = None) -> RunState:
     """The run before its first step, by keys for the solver and for the sampler.
 
     Of features that are not made before, `solver.init` reads as many evenly spread rows as fit, if
@@ -610,7 +670,8 @@ def begin(inputs: Inputs, keys: Array) -> RunState:
     """
     solver, sampler, _, data, _ = inputs
     n, most = data.y.shape[0], rows_that_fit(solver, data)
-    sampler_state = sampler.init(keys[1], row_weights(data))
+    if sampler_state is None:
+        sampler_state = sampler.init(keys[1], row_weights(data))
     rows = data
     if sampler.combine is not None:
         steps = max(1, min(n, most) // sampler.rows(n))
@@ -628,6 +689,13 @@ def begin(inputs: Inputs, keys: Array) -> RunState:
     return RunState(state, sampler_state, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
 
+@functools.lru_cache(64)  # a short run takes less time than to trace its start
+def like_of(tree: PyTreeDef, leaves: tuple, *_setting: object) -> RunState:
+    """The shapes of a run before its first step, by those of the inputs and the key in `tree`."""
+    inputs, key = tree.unflatten([jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+    return begin.eval_shape(inputs, (key, key))
+
+
 def evenly_spread(data: Batch, k: int) -> Batch:
     """k of the rows, evenly spread."""
     return rows_at(data, jnp.asarray(np.arange(k) * data.weight.shape[0] // k, jnp.int32))
@@ -641,7 +709,7 @@ def last_loss(curve: Curve, traced: bool) -> Array:
     return xp.where(xp.isnan(losses).any(), xp.full_like(last, xp.nan), last)
 
 
-@jit_by_size(once=True)
+@jax.jit
 def conclude(
     solver: Any, state: State, data: Batch | None, rows: Batch, loss: Any
 ) -> tuple[Model, Array]:

@@ -82,7 +82,8 @@ def resumed(solver: Solver, data: Batch, state: RunState, like: RunState, origin
     check_like(state, like)
     check_counters(state, ("step",))
     kept = check_origin(solver, data, state, origin)
-    return RunState(kept, state.sampler, jnp.asarray(state.step, jnp.int32), jnp.zeros((), bool))
+    xp: Any = jnp if is_traced(state.step) else np
+    return RunState(kept, state.sampler, xp.asarray(state.step, np.int32), xp.zeros((), bool))
 
 
 def check_origin(solver: Solver, data: Batch, run: RunState, new: np.ndarray) -> State:
@@ -139,8 +140,8 @@ def check_like(state: State, like: object, parts: tuple[str, ...] = ("solver", "
                 + ("" if part == "pending" else "other shapes")
                 + ": go on with the solver, sampler and data that it was made with"
             )
-        for kind, own in zip(*(map(_kind, tree) for tree in leaves), strict=True):
-            if kind != own:
+        for one, other in zip(*leaves, strict=True):
+            if one.dtype != other.dtype and (kind := _kind(one)) != (own := _kind(other)):
                 raise ValueError(
                     f"state holds numbers of {kind}, and this run computes in {own}: go on with "
                     "rows and settings (jax_enable_x64) of the precision that it was made with"

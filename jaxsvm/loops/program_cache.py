@@ -8,7 +8,6 @@ import os
 import sys
 import tempfile
 import warnings
-from types import FunctionType
 from typing import Any
 
 import jax
@@ -97,9 +96,10 @@ def release_programs() -> None:
     with open("/proc/self/maps", "rb") as maps:
         if sum(1 for _ in maps) <= MOST_MAPS:
             return
-    package, compiled = __name__.split(".")[0], (type(jax.jit(len)), FunctionType)
+    package = __name__.split(".")[0]
+    compiled: Any = type(jax.jit(len))
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(package)]
     for value in [value for module in modules for value in list(vars(module).values())]:
-        is_compiled = isinstance(value, compiled) and hasattr(value, "clear_cache")
-        if is_compiled and value.__module__.startswith(package):  # not of another package
+        # not of another package
+        if isinstance(value, compiled) and value.__module__.startswith(package):
             value.clear_cache()

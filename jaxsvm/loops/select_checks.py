@@ -14,7 +14,7 @@ from ..checks import check_choice, integer, shown
 from ..checks import key as check_key
 from ..data.fold_numbers import folds as make_folds
 from ..types import Array, Batch, JointLoss, Solver, check_weights, row_weights
-from .checks import check_solver, check_targets
+from .checks import check_solver, check_targets, named_parameters
 from .scoring import ProbabilityScore
 
 
@@ -62,16 +62,10 @@ def _check_names(maker: Callable, names: list[str]) -> None:
     if not names:
         raise ValueError("select needs at least one axis, such as C=jaxsvm.C_grid()")
     try:
-        parameters = inspect.signature(maker).parameters.values()
+        inspect.signature(maker)
     except (TypeError, ValueError):  # some builtins have no signature
         return
-    known = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    other = [name for name in names if name not in known]
-    if other and not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        raise ValueError(
-            f"maker has no parameter named {other[0]}, only {', '.join(known)}: name the axes as "
-            "maker does"
-        )
+    known = named_parameters("maker", maker, names)
     missing = [name for name, p in known.items() if p.default is p.empty and name not in names]
     if missing:
         raise ValueError(

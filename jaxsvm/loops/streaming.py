@@ -249,8 +249,8 @@ def stream(
         ended |= interrupt.requested
         # a second Ctrl-C does not lose the run
         with DeferredInterrupt() if ended else contextlib.nullcontext():
-            cause: Any = np.int32(INTERRUPTED if ended else STEPS)
-            tol, cause = jax.device_put((np.asarray(np.nan, end.pending.y.dtype), cause))
+            cause = np.int32(INTERRUPTED if ended else STEPS)
+            tol: Any = np.asarray(np.nan, end.pending.y.dtype)
             table = rows_of_curve(curve, Curve(end.step, tol, tol, end.step, tol, None))
             has_steps = np.diff(np.asarray(table.step), prepend=int(start.step)) > 0
             loss = np.asarray(table.loss)[has_steps][-1:].sum()  # 0 without steps

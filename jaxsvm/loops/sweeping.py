@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import math
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from ..checks import as_number, check_bytes, check_positive, integer, shown
 from ..numerics import is_traced
 from ..numerics.sharding import auto_axes
 from ..types import Array
+from .checks import named_parameters
 from .threads import Limits, Progress, may_overlap, processors, run_jobs
 
 RUNS = "runs"  # the axis of a mesh over which points are dealt
@@ -319,16 +319,8 @@ def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
 
     Its arguments are (numbers by axis, other positional arguments, other arguments by name).
     """
-    parameters = inspect.signature(fn).parameters.values()
-    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    has_kwargs = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    for name in names:
-        if name not in known and not has_kwargs:
-            raise ValueError(
-                f"fn has no parameter named {name}, only {', '.join(known)}: name the axes as fn "
-                "does"
-            )
-    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    known = named_parameters("fn", fn, names).values()
+    positional = [p.name for p in known if p.kind is p.POSITIONAL_OR_KEYWORD]
     others = [name for name in positional if name not in names]
 
     def call(numbers, args, kwargs):
@@ -342,25 +334,27 @@ def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
 
 
 def widest_program(
-    lower: Callable[[int], Any], width: int, memory: float, threads: int
+    lower: Callable, width: int, memory: float, threads: int = 1, *, of_folds: bool = False
 ) -> tuple[Any, int, int, int]:
     """The compiled program of the widest chunk that fits `memory`, its width, and its resources.
 
-    The resources are the number of threads, at most `threads`, and the bytes of all.
+    The resources are the number of threads, at most `threads`, and the bytes of all. For the cells
+    of `select`, a program `of_folds`, those of its arguments are not counted.
     """
     while True:
         lowered = lower(width)
         threads = threads if may_overlap(lowered) else 1
         program = lowered.compile()
         analysis = program.memory_analysis()
-        fixed = analysis.argument_size_in_bytes
+        fixed = 0 if of_folds else analysis.argument_size_in_bytes
         per_thread = analysis.temp_size_in_bytes + analysis.output_size_in_bytes
         if fixed + per_thread <= memory:
             threads = int(max(1, min(threads, (memory - fixed) / max(per_thread, 1))))
             return program, width, threads, fixed + threads * per_thread
         if width == 1:
+            one = "the folds of one cell take" if of_folds else "one run takes"
             raise ValueError(
-                f"one run takes {fixed + per_thread:.3g} bytes, memory={memory:.3g}: raise "
-                "memory, or use fewer features or rows"
+                f"{one} {fixed + per_thread:.3g} bytes, memory={memory:.3g}: raise memory, or use "
+                "fewer features or rows"
             )
         width = -(-width // 2)

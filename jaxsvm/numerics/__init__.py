@@ -36,7 +36,6 @@ from .packing import bucket_size as bucket_size
 from .packing import listed_entries as listed_entries
 from .packing import pack_lists as pack_lists
 from .packing import packed_by_reference as packed_by_reference
-from .padding import PADDED_ROWS as PADDED_ROWS
 from .padding import pad_rows as pad_rows
 from .padding import series_size as series_size
 from .padding import widened as widened

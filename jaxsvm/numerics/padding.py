@@ -11,7 +11,7 @@ import numpy as np
 from ..checks import matrix
 from ..types import LANE_WIDTH, Array, SparseRows
 
-PADDED_ROWS, PADDED_COLUMNS = 256, 32  # the least sizes of padded data sets
+PADDED_COLUMNS = 64  # the least number of columns of padded data sets
 
 
 def series_size(n: int, least: int) -> int:

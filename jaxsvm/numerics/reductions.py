@@ -282,11 +282,10 @@ def power_of_two(size: Array) -> Array:
 
 def is_traced(*trees: object) -> bool:
     """Whether any leaf is a tracer, or the call itself is being traced."""
-    # inside of a trace this is a tracer, and starts no device
-    zero = jax.device_put(_zeros[0] if _zeros else np.float32(0))
-    if not isinstance(zero, jax.core.Tracer) and not _zeros:
-        _zeros.append(zero)
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in (zero, *jax.tree.leaves(trees)))
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees)):
+        return True
+    # in a trace all arrays are tracers, in a mere `vmap` or `grad` they are not
+    return in_transformation() and isinstance(jax.device_put(np.float32(0)), jax.core.Tracer)
 
 
 def in_transformation() -> bool:
@@ -295,5 +294,3 @@ def in_transformation() -> bool:
 
 
 _outside = get_opaque_trace_state()
-# an array on the device, once there is one: one of the host would be moved there at every call
-_zeros: list[Array] = []

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._node import carried, static, struct
+from ..checks import has_values
 from ..losses import hinge
 from ..numerics import is_traced
 from ..types import AnyLoss, Array, Batch, Model, check_weights
@@ -19,6 +20,7 @@ from .evaluate import (
     decision_values,
     mean_loss,
     normalized_weights,
+    values_on_host,
 )
 
 
@@ -28,10 +30,10 @@ def misclassified(score: Array, y: Array) -> Array:
     A row is misclassified if its score has the wrong sign or is not finite, or if another class has
     the largest score.
     """
+    is_finite = abs(score) < np.inf
     if score.ndim == y.ndim:
-        return ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
-    is_finite = jnp.all(jnp.isfinite(score), axis=1)
-    return (jnp.argmax(score, axis=1) != y.astype(jnp.int32)) | ~is_finite
+        return ((score > 0) != (y > 0)) | ~is_finite
+    return (score.argmax(axis=1) != y.astype(np.int32)) | ~is_finite.all(axis=1)
 
 
 @struct
@@ -39,6 +41,7 @@ class Probe:
     """A function of a model that reads held-out rows."""
 
     data: Batch
+    by_numpy = False  # whether only the values of the model are a program
 
     def on(self, data: Batch) -> Probe:
         """The probe on other rows."""
@@ -53,29 +56,35 @@ class Probe:
         probe = self if data is self.data else self.on(data)
         # without the names, which need no other program; functions may be of anything
         probe = dataclasses.replace(probe, data=data._replace(classes=None))
-        is_function = jax.tree_util.all_leaves([model]) or is_traced(probe, model)
-        return probe.measure(model) if is_function else _measure(probe, carried(model))
+        if jax.tree_util.all_leaves([model]) or is_traced(probe, model):
+            return probe.of(decision_values(model, probe.data))
+        if not (self.by_numpy and has_values(probe, model)):
+            return _measure(probe, carried(model))
+        rows = jax.tree.map(np.asarray, data._replace(x=data.y, classes=None))
+        score = values_on_host(model, probe.data)
+        return jax.device_put(dataclasses.replace(probe, data=rows).of(score))
 
-    def measure(self, model: Model) -> Array:
-        """The number for a model without names, ()."""
+    def of(self, score: Any) -> Array:
+        """The number for decision values (n,) or (n, k), ()."""
         raise NotImplementedError
 
 
 @jax.jit
 def _measure(probe: Probe, model: Model) -> Array:
-    return probe.measure(model)
+    return probe.of(decision_values(model, probe.data))
 
 
 @struct
 class _Error(Probe):
     # "signs": -1 and +1; "numbers": class numbers; "real": neither; "": either, or not known
     labels: str = static(default="")
+    by_numpy = True
 
     def on(self, data: Batch) -> Probe:
         return error_on(data)
 
-    def measure(self, model: Model) -> Array:
-        score, y, labels = decision_values(model, self.data), self.data.y, self.labels
+    def of(self, score: Array) -> Array:
+        y, labels, xp = self.data.y, self.labels, np if isinstance(score, np.ndarray) else jnp
         if y.ndim == 2:
             _check_columns(score, y)
         elif labels not in ("", "signs" if score.ndim == 1 else "numbers"):
@@ -86,7 +95,7 @@ class _Error(Probe):
             raise ValueError(f"the model gives {want}, but the data of error_on hold {have}")
         # rounding does not lead above 1
         wrong = misclassified(score, y).astype(score.dtype)
-        return jnp.minimum(jnp.vdot(normalized_weights(self.data), wrong), 1)
+        return xp.minimum(xp.vdot(normalized_weights(self.data), wrong), 1)
 
 
 def _kind_of(data: Batch) -> str:
@@ -157,8 +166,8 @@ def risk_on(data: Batch, loss: AnyLoss = hinge) -> Probe:
 class _Risk(Probe):
     loss: Any
 
-    def measure(self, model: Model) -> Array:
-        data, score = self.data, decision_values(model, self.data)
+    def of(self, score: Array) -> Array:
+        data = self.data
         if data.y.ndim == 2:
             _check_columns(score, data.y)
         elif score.ndim != 1:

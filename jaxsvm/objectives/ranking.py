@@ -26,8 +26,7 @@ from ..ranking import (
     sum_partners,
     violators,
 )
-from ..types import Array, Batch, Model, check_weights
-from .evaluate import decision_values
+from ..types import Array, Batch, check_weights
 from .probes import Probe
 
 GAINS = ("exponential", "linear")
@@ -187,9 +186,8 @@ def ndcg_on(
     return _Ndcg(data, k, gains, weighted)
 
 
-def _scores(model: Model, data: Batch) -> Array:
-    """The scores (n,) of the rows, in the dtype of the weights."""
-    score = decision_values(model, data)
+def _scores(score: Array, data: Batch) -> Array:
+    """The scores (n,) of the rows in the dtype of the weights."""
     if score.ndim != 1:
         raise ValueError(
             f"ranking takes models with one value for each row, got {score.shape[-1]} values"
@@ -218,8 +216,8 @@ class _PairShare(Probe):
     tol: float = static(default=0.0)
     censored: bool = static(default=False)
 
-    def measure(self, model: Model) -> Array:
-        score, pairs = _scores(model, self.data), pairs_of(self.data, censored=self.censored)
+    def of(self, score: Array) -> Array:
+        score, pairs = _scores(score, self.data), pairs_of(self.data, censored=self.censored)
         rows = sorted_scores(pairs, score)
         ahead, behind = violators(pairs.block, rows.score, self.tol, operator.ge)
         wrong = _misordered(pairs, rows, behind.end)
@@ -235,8 +233,8 @@ class _Ndcg(Probe):
     gains: str = static(default=GAINS[0])
     weighted: bool = static(default=False)
 
-    def measure(self, model: Model) -> Array:
-        data, score = self.data, _scores(model, self.data)
+    def of(self, score: Array) -> Array:
+        data, score = self.data, _scores(score, self.data)
         present = data.weight > 0
         grade = data.y.astype(score.dtype)
         gain = jnp.exp2(grade) - 1 if self.gains == "exponential" else grade

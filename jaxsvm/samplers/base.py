@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ..checks import on_host
 from ..numerics import count
 from ..types import Array, Batch, Sampler, State
 
@@ -34,7 +37,13 @@ def known_rows(data: Batch) -> Array:
 
 
 def positive_rows(data: Batch) -> tuple[Array, Array]:
-    """The rows of positive weight first, in order, and their number."""
-    positive = data.weight > 0
-    rows = jnp.argsort(~positive, stable=True).astype(jnp.int32)
-    return rows, count(positive)
+    """The rows of positive weight first, in order, and their number; by NumPy if known here."""
+    weight, xp = by_numpy(data.weight)
+    rows = xp.argsort(~(weight > 0), stable=True).astype(np.int32)
+    return jax.device_put((rows, (weight > 0).sum(dtype=np.int32)))
+
+
+def by_numpy(a: Array) -> tuple[Array, ModuleType]:
+    """The array for NumPy, and this, where it is known here; else as it is, for `jax.numpy`."""
+    known = on_host(a)
+    return (a, jnp) if known is None else (known, np)

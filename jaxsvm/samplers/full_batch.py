@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
+import numpy as np
 
 from .._node import node
 from ..types import Array, Batch, Sampler
@@ -20,8 +23,8 @@ class whole(Sampler):
 
     full_batch = True
 
-    def init(self, key: Array, data: Batch) -> Array:
-        return jnp.zeros(data.weight.shape, jnp.int32)
+    def init(self, key: Array, data: Batch) -> Any:
+        return np.zeros(data.weight.shape, np.int32)  # without a program
 
     def draw(self, state: Array, t: object, count: int) -> Array:
         rows = jnp.arange(state.shape[0], dtype=jnp.int32)

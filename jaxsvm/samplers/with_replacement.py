@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from .._node import between, node, register
 from ..numerics import multiply_high
 from ..types import Array, Batch
-from .base import Batches, positive_rows
+from .base import Batches, by_numpy, positive_rows
 from .permutation import EpochsState
 
 
@@ -26,15 +26,16 @@ class UniformState(NamedTuple):
 def cumulative_units(weight: Array) -> Array:
     """The cumulative sum of the weights as integers (n,).
 
-    It is exact for integer weights, else in units of 2^-31 of the sum.
+    It is exact for integer weights, else in units of 2^-31 of the sum. NumPy works it out for
+    weights that are known here, as a program for it takes long to compile.
     """
-    integers = jnp.all(weight == jnp.round(weight)) & (jnp.sum(weight) < 2**24)
-    positive = jnp.sum(weight > 0, dtype=weight.dtype)  # each of them may gain a unit
-    most = jnp.asarray(2.0**31, weight.dtype) * (1 - positive / 2.0**31)
-    units = weight * (most / jnp.sum(weight))
+    (weight, xp), dtype = by_numpy(weight), weight.dtype
+    integers = xp.all(weight == xp.round(weight)) & (weight.sum() < 2**24)
+    positive = (weight > 0).sum().astype(dtype)  # each of them may gain a unit
+    most = xp.asarray(2.0**31 * (1 - positive / 2.0**31), dtype)
     # A positive weight is at least one unit.
-    units = jnp.where(weight > 0, jnp.maximum(jnp.floor(units), 1), jnp.zeros_like(units))
-    return jnp.cumsum(jnp.where(integers, weight, units).astype(jnp.uint32), dtype=jnp.uint32)
+    units = xp.maximum(xp.floor(weight * (most / weight.sum())), (weight > 0).astype(dtype))
+    return xp.cumsum(xp.where(integers, weight, units).astype(xp.uint32), dtype=xp.uint32)
 
 
 @node
@@ -74,7 +75,8 @@ class uniform(Batches):
     def init(self, key: Array, data: Batch) -> UniformState | EpochsState:
         b, n = self.batch_size, data.weight.shape[0]
         if self.replace:
-            return UniformState(key, cumulative_units(data.weight), jnp.all(data.weight == 1))
+            flat = (by_numpy(data.weight)[0] == 1).all()
+            return UniformState(key, *jax.device_put((cumulative_units(data.weight), flat)))
         if b > n:
             raise ValueError(f"a subset of {b} rows cannot be drawn from {n}: lower batch_size")
         return EpochsState(key, *positive_rows(data))

@@ -80,15 +80,17 @@ def test_a_sampler_draws_the_same_rows(sampler):
 def test_padding_is_rows_of_weight_0_and_columns_of_zeros():
     plain, padded = both()
     n = len(plain.y)
-    assert (padded.rows, padded.x.shape) == (n, (256, 32)) and plain.rows == n
+    assert (padded.rows, padded.x.shape) == (n, (512, 64)) and plain.rows == n
     assert jaxsvm.shard(padded, jax.make_mesh((1,), ("rows",)), blocks=3).rows == n
     assert not padded.weight[n:].any() and (padded.index[n:] == -1).all()
     np.testing.assert_array_equal(padded.x[:n, :D], plain.x)
     assert not padded.x[:, D:].any()
     np.testing.assert_array_equal(padded.y[:n], plain.y)
-    assert repr(padded).startswith(f"Batch of {n} rows of {D} columns, padded to 256 of 32, float")
-    wide = jaxsvm.dataset(np.eye(300, 40), [1, -1] * 150, pad=True)
-    assert wide.x.shape == (512, 64)
+    assert repr(padded).startswith(f"Batch of {n} rows of {D} columns, padded to 512 of 64, float")
+    sizes = {512: (512, 64), 514: (2048, 64), 2050: (4096, 128), 4098: (8192, 128)}
+    for n, size in sizes.items():
+        wide = jaxsvm.dataset(np.eye(n, size[1] - 1), [1, -1] * (n // 2), pad=True)
+        assert wide.x.shape == size
     with pytest.raises(ValueError, match="pad must be one of"):
         jaxsvm.dataset(np.eye(4), [1, -1, 1, -1], pad="yes")
 
@@ -97,7 +99,7 @@ def test_padding_is_rows_of_weight_0_and_columns_of_zeros():
 def test_sparse_rows_and_several_targets_are_padded(form):
     x, y = np.eye(30, 40), np.stack([np.arange(30) % 2, np.arange(30) % 3 > 0], axis=1)
     data = jaxsvm.dataset(form(x), y, pad=True)
-    assert data.x.shape == (256, 64) and data.y.shape == (256, 2) and data.rows == 30
+    assert data.x.shape == (512, 64) and data.y.shape == (512, 2) and data.rows == 30
     solver = jaxsvm.multi_output(jaxsvm.linear_svm(1.0), outputs=2)
     result, plain = (jaxsvm.fit(solver, each, KEY) for each in (data, jaxsvm.dataset(form(x), y)))
     np.testing.assert_array_equal(result.predict(form(x)), plain.predict(form(x)))
@@ -187,3 +189,19 @@ def test_data_sets_of_many_shapes_share_programs():
     events = listen()
     job(201, 17)
     assert not [event for event in events if event.endswith("backend_compile_duration")]
+
+
+def test_a_run_of_one_update_is_one_program_and_an_error_at_most_another():
+    x = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    data, events = jaxsvm.dataset(x, np.sign(x[:, 0])), listen()
+    programs = lambda: sum(event.endswith("backend_compile_duration") for event in events)
+    for machine, most in (
+        (jaxsvm.kernel_svm(1.0, kernels.rbf(0.5)), 2),
+        (jaxsvm.linear_svm(1.0), 1),
+    ):
+        before, result = programs(), jaxsvm.fit(machine, data, KEY)
+        assert result.converged and result.state.step == 1 and programs() == before + 1
+        jaxsvm.error_on(data)(result.model)
+        assert programs() <= before + most
+        onwards = jaxsvm.fit(machine, data, state=result.state, steps=1)
+        assert onwards.state.step == 2 and onwards.converged

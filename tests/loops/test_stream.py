@@ -649,9 +649,9 @@ def bad(chunks, message, error=ValueError, **options):
 
 NO_CHUNK = "there is no chunk with rows"
 WORDS = "x of chunk 0 must be an array of real numbers, got dtype <U32"
-LARGE = "x of chunk 0 is too large: its squares sum up to what float32 cannot hold"
+LARGE = "x of chunk 0 holds numbers up to .* squares sum up to what is too large for float32"
 RAGGED = "x of chunk 0 must be an array of numbers; its rows differ"
-NAN = "x of chunk 1 holds a NaN or an infinity, first in row"
+NAN = "x of chunk 1 holds a NaN, first in row"
 NUMBERS = "class numbers must be 0 .* number them with np.unique"
 NO_BATCH = "batch_size must be a whole number of at least 1, got 0"
 NO_FOLDER = ".*is in a folder that does not exist"
