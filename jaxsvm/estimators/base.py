@@ -269,8 +269,8 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
             run = fit_problems(solver, spec.solver, data, problems, key, plan["tol"])
         else:
             if state is not None:  # the solver keeps its step counter, the rows are new
-                step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
-                state = RunState(state, sampler.init(key, data), step, done)
+                start: Any = np.int32(0), np.bool_(False)
+                state = RunState(state, sampler.init(key, data), *start)
             plan |= {"state": state, "sampler": sampler, "progress": progress}
             run = run_solver(solver, data, key, **plan)
         warn_unless_accepted(run, spec, plan["tol"])
@@ -317,8 +317,7 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
         if first:
             self._seed, self._calls = make_seed(self.random_state), -1
         self._calls += 1
-        key = key_of(self._seed)
-        return jax.random.fold_in(key, self._calls) if self._calls else key
+        return key_of(self._calls, self._seed)
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
@@ -409,8 +408,9 @@ def warn_unless_accepted(run: Fit, spec: Spec, tol: float | None) -> None:
     """Warn of a run that missed its tolerance; raise for one whose model is not finite."""
     if not run.finite:
         raise ValueError(run.status)
-    is_accepted = bool(run.state.done) or float(run.info.residual[-1]) <= spec.accepted
-    if tol is not None and not is_accepted:
+    if tol is None or bool(run.state.done):
+        return
+    if not float(run.info.residual[-1]) <= spec.accepted:
         status, _, advice = run.status.rpartition("; ")
         if not advice.startswith("rounding"):
             advice = f"a larger {spec.length} or columns of one scale may help"
@@ -424,9 +424,9 @@ def steps_of_state(run: Fit) -> int:
     return max(int(np.asarray(state.steps).max()) for state in bare)
 
 
-def key_of(seed: int) -> jax.Array:
-    """`jax.random.key(seed)`, by its bits: no program is compiled, whatever the default of JAX."""
-    bits = jax.device_put(np.array([0, seed], np.uint32))
+def key_of(*numbers: int) -> jax.Array:
+    """The key of two numbers, of 0 and n `jax.random.key(n)`, by its bits: without a program."""
+    bits = jax.device_put(np.array(numbers, np.uint32))
     return jax.random.wrap_key_data(bits, impl="threefry2x32")
 
 

@@ -283,7 +283,6 @@ class PartialFitMixin(BaseClassifier):
             )
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=first)
-            check_classification_targets(y)
             if first:
                 self.classes_ = np.unique(classes)
                 if len(self.classes_) < 2:
