@@ -181,16 +181,18 @@ def rows_of(problem: Problem, inputs: Inputs, kernel: Any, size: int) -> Inputs:
     if problem.rows is None and not is_matrix:
         return inputs._replace(data=data._replace(y=problem.y, weight=problem.weight))
     own = np.arange(len(data.y)) if problem.rows is None else problem.rows
-    pad = lambda a: np.pad(a, [(0, size - len(own))] + [(0, 0)] * (a.ndim - 1))
-    data, x = jax.tree.map(lambda a: pad(np.asarray(a)[own]), (data, inputs.x))
-    parts: dict[str, Any] = {"y": pad(problem.y), "weight": pad(problem.weight)}
+    longer = lambda a: np.concatenate([a, np.zeros(size - len(own), a.dtype)])
+    parts: dict[str, Any] = {"y": longer(problem.y), "weight": longer(problem.weight)}
     parts["index"] = np.arange(size, dtype=np.int32)
-    if is_matrix:
-        rows = x[: len(own)]
-        values = rows[:, own] if holds_precomputed(kernel) else kernel_values(kernel, rows, rows)
-        parts["x"] = x = np.zeros((size, size), x.dtype)
-        x[: len(own), : len(own)] = values
-    return inputs._replace(data=data._replace(**parts), x=x)
+    if not is_matrix:
+        place = longer(own)
+        x, parts["x"] = jax.tree.map(lambda a: np.asarray(a)[place], (inputs.x, data.x))
+        return inputs._replace(data=data._replace(**parts), x=x)
+    rows = np.asarray(inputs.x)[own]
+    values = rows[:, own] if holds_precomputed(kernel) else kernel_values(kernel, rows, rows)
+    parts["x"] = np.zeros((size, size), rows.dtype)
+    parts["x"][: len(own), : len(own)] = values
+    return inputs._replace(data=data._replace(**parts), x=parts["x"])
 
 
 def on_all_rows(model: Any, problem: Problem, n: int) -> np.ndarray:
