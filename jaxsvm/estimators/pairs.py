@@ -15,6 +15,7 @@ from ..checks import is_sparse
 from ..engines.dual_qp import QpSolver
 from ..engines.nu_qp import NuSolver
 from ..engines.whole_matrix import MAX_GIVEN
+from ..flags import despite_flags
 from ..kernels import holds_precomputed
 from ..loops.checks import adapted, check_rows
 from ..loops.fitting import Inputs, placed, run_once
@@ -130,6 +131,7 @@ def rests_of(y: np.ndarray, weight: np.ndarray, factors: np.ndarray) -> list[Pro
     return [*map(Problem, labels, weight * np.where(own, factors[:, None], 1).astype(weight.dtype))]
 
 
+@despite_flags
 def fit_problems(
     whole: Any, solver: Any, data: Batch, problems: list[Problem], key: Array, tol: object
 ) -> Fit:

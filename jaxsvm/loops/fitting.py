@@ -250,19 +250,6 @@ def fit(
         return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
 
 
-@despite_flags
-def fit_once(solver: object, data: Batch, key: Array, tol: object) -> Fit:
-    """`fit` by one update of a solver that goes on until `tol` is met, as a single program.
-
-    It is for the estimators, which checked all but the values of the rows.
-    """
-    solver, sampler, limit = adapted(solver, None, tol, accum_dtype(data.x))
-    check_rows(solver, sampler, data)
-    run, row, model = one_update(placed(solver, sampler, None, data, False), key, limit)
-    curve, finite = jax.tree.map(lambda a: a[None], row), np.isfinite(row.loss + row.residual)
-    return Fit(model, run, curve, limit, finite, np.int32(STEPS))
-
-
 def is_one_program(inputs: Inputs, every: int) -> bool:
     """Whether the start of a run, one update to a tolerance and the model are one program."""
     solver, sampler, probe, data, _ = inputs
