@@ -16,7 +16,7 @@ from .engines.linear_dual import COLUMNS
 from .kernels import Kernel
 from .losses import hinge
 from .models import OneVsRest
-from .numerics import packed_by_reference, pairwise_sum
+from .numerics import packed_by_reference, total
 from .solvers import decomposition, newton, proximal_newton, sdca
 from .types import Array, Batch, Info, Loss, Model, Solver, SparseRows, State, Wrapper
 from .wrappers.multiclass import one_vs_rest
@@ -238,7 +238,7 @@ class by_C(Wrapper):
 
     def of_rows(self, weight: Array) -> Solver:
         """The solver of rows of these weights."""
-        return self.inner.replace(lam=1 / (self.C * pairwise_sum(weight)).astype(weight.dtype))
+        return self.inner.replace(lam=1 / (self.C * total(weight)).astype(weight.dtype))
 
     def update(self, state: State, batch: Batch) -> tuple[State, Info]:
         return self.of_rows(state.weight).update(state, batch)
