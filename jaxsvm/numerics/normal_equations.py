@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..types import Array, SparseRows
+from .double import in_double
 from .products import accum_dtype, dot, fold_rows
 
 FEW = 512  # columns up to which the matrix of a system is formed and factorised
@@ -115,29 +116,19 @@ def cholesky(ridge: Array, gram: Array) -> Callable:
     return solve
 
 
-@jax.custom_batching.custom_vmap
-def exact_solution(x: Array, s: Array, ridge: Array, r: Array) -> Array:
-    """v with (diag(ridge) + X' diag(s) X) v = r, of rows in float32, by a factor in float64.
+def exact_solution(x: Any, s: Array, ridge: Array, r: Array) -> Array:
+    """v with (diag(ridge) + X' diag(s) X) v = r of rows in float32, by a factor in float64.
 
-    It is as accurate as conjugate gradients, without their loop, and without derivatives. The
-    shapes are (..., n, d), (..., n), and (..., d) or (..., d + 1) for a constant column.
+    It is as accurate as conjugate gradients, without their loop, and without derivatives. X has a
+    constant column where r has a number more than x has columns.
     """
 
-    def solve(x, s, ridge, r):
+    def solve(x: Array, s: Array, ridge: Array, r: Array) -> Array:
         x = jnp.pad(x, ((0, 0), (0, r.shape[0] - x.shape[1])), constant_values=1)
         rows = jnp.sqrt(s)[:, None] * x
         return cholesky(ridge, dot(rows.T, rows))(r)
 
-    with jax.enable_x64(True):
-        wide = (a.astype(jnp.float64) for a in (x, s, ridge, r))
-        return jnp.vectorize(solve, signature="(n,d),(n),(k),(k)->(k)")(*wide).astype(r.dtype)
-
-
-@exact_solution.def_vmap
-def _exact_solutions(size: int, batched: Any, *parts: Array) -> tuple[Array, bool]:
-    # in the function again, as JAX would map it in float32
-    wider = lambda a, has_axis: a if has_axis else jnp.broadcast_to(a, (size, *a.shape))
-    return exact_solution(*map(wider, parts, batched)), True
+    return in_double(solve)(r.dtype, x, s, ridge, r)
 
 
 def jacobi(diagonal: Array) -> Callable:

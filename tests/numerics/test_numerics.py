@@ -374,3 +374,17 @@ def test_preconditioners_are_inverses_of_what_they_say(system, constant):
     )
     matrix = matrix if system in ("cholesky", "eigen") else np.diag(np.diag(matrix))
     np.testing.assert_allclose(got, np.linalg.solve(matrix, r), rtol=1e-3)
+
+
+def test_an_exact_solution_is_that_of_float64_under_vmap():
+    """Columns that are equal to five digits: a factor in float32 is wrong in the first."""
+    rng = np.random.default_rng(6)
+    x = np.repeat(rng.normal(size=(40, 2)), 2, axis=1) + 1e-5 * rng.normal(size=(40, 4))
+    x, s = x.astype(np.float32), rng.uniform(0, 1, (2, 40)).astype(np.float32)
+    ridge = np.array([[1e-9], [1e-8], [1e-7]], np.float32) * np.ones(5, np.float32)
+    r = rng.normal(size=5).astype(np.float32)
+    of_ridges = jax.vmap(numerics.exact_solution, (None, None, 0, None))
+    got = jax.jit(jax.vmap(of_ridges, (None, 0, None, None)))(x, s, ridge, r)
+    wide = np.c_[x, np.ones(40)].astype(np.float64)
+    matrix = [[wide.T @ (a[:, None] * wide) + np.diag(b) for b in ridge] for a in s]
+    np.testing.assert_allclose(got, np.linalg.solve(matrix, r[:, None])[..., 0], rtol=1e-3)
