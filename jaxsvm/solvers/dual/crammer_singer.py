@@ -11,7 +11,7 @@ from jax import lax
 
 from ..._node import between, cast, node, positive
 from ...checks import check_whole
-from ...engines.base import AllRowsSolver, info_of
+from ...engines.base import LinearSolver, info_of
 from ...engines.coordinate_descent import descend
 from ...engines.linear_dual import (
     MOST_ROUNDS,
@@ -26,7 +26,6 @@ from ...numerics import (
     count,
     dot,
     map_on_cpu,
-    packed_by_reference,
     pairwise_sum,
     row_at,
     sqnorms,
@@ -92,7 +91,7 @@ class Problem(NamedTuple):
 
 
 @node
-class crammer_singer(AllRowsSolver):
+class crammer_singer(LinearSolver):
     """Minimise the objective of all k classes at once, by the rows of its dual.
 
         1/2 sum_m (|w_m|^2 + b_m^2) + C sum_i weight_i max_m (f_m(x_i) + [m != y_i] - f_{y_i}(x_i))
@@ -157,9 +156,6 @@ class crammer_singer(AllRowsSolver):
     @property
     def targets(self) -> int:
         return self.classes
-
-    def layout(self, data: Batch) -> Batch:
-        return packed_by_reference(data)
 
     def init(self, key: Array, data: Batch) -> CrammerSingerState:
         dtype, k = accum_dtype(data.x), self.classes

@@ -12,7 +12,7 @@ from jax import lax
 
 from ..._node import cast, node, positive
 from ...checks import check_whole, shown
-from ...engines.base import AllRowsSolver, info_of
+from ...engines.base import LinearSolver, info_of
 from ...implicit import linear_solution
 from ...losses import squared_hinge
 from ...models import Linear
@@ -23,7 +23,6 @@ from ...numerics import (
     any_under_vmap,
     dot,
     exact_solution,
-    packed_by_reference,
     preconditioner,
     solve_normal,
     split_constant,
@@ -209,7 +208,7 @@ def _minimise(objective: Objective, v: Array, tol: Array, system: str, rounds: A
 
 
 @node
-class newton(AllRowsSolver):
+class newton(LinearSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by Newton's method.
 
         g = lam w + sum_i share_i slope_i x_i,   H = lam I + sum_i share_i curvature_i x_i x_i'
@@ -293,9 +292,6 @@ class newton(AllRowsSolver):
                 f"{shown(self.loss)} couples rows, so that its systems are not formed: take "
                 f"system='cg', got {self.system!r}"
             )
-
-    def layout(self, data: Batch) -> Batch:
-        return packed_by_reference(data)
 
     def init(self, key: Array, data: Batch) -> NewtonState:
         dtype = accum_dtype(data.x)
