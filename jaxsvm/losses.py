@@ -134,7 +134,7 @@ class squared_hinge_loss(Loss):
         return jnp.maximum(1 - y * f, 0) ** 2
 
     def slope(self, f: Array, y: Array) -> Array:
-        return -2 * y * jnp.maximum(1 - y * f, 0)
+        return y * (-2 * jnp.maximum(1 - y * f, 0))
 
     def conjugate(self, u: Array, y: Array) -> Array:
         a = -u * y

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from . import solvers
 from ._node import node, positive
 from .checks import check_choice, shown
-from .engines.base import AllRowsSolver
+from .engines.base import LinearSolver
 from .engines.linear_dual import COLUMNS
 from .kernels import Kernel
 from .losses import hinge
 from .models import OneVsRest
-from .numerics import packed_by_reference, pairwise_sum
+from .numerics import total
 from .solvers import decomposition, newton, proximal_newton, sdca
 from .types import Array, Batch, Info, Loss, Model, Solver, SparseRows, State, Wrapper
 from .wrappers.multiclass import one_vs_rest
@@ -31,7 +31,7 @@ MOST_EIGENVECTORS = 2048  # columns for which they are worked out once for all r
 
 
 @node
-class linear_svm(AllRowsSolver):
+class linear_svm(LinearSolver):
     """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by the fastest method.
 
     The loss and the shape of the rows decide, and `result.status` says which it was:
@@ -89,9 +89,6 @@ class linear_svm(AllRowsSolver):
         """The solver of that name."""
         how = {"loss": self.loss, "bias": self.bias, "tol": self.iterates_to}
         return linear_solver(name, self.C, **how)
-
-    def layout(self, data: Batch) -> Batch:
-        return packed_by_reference(data)
 
     def init(self, key: Array, data: Batch) -> State:
         (n, d), x = data.x.shape, data.x
@@ -238,7 +235,7 @@ class by_C(Wrapper):
 
     def of_rows(self, weight: Array) -> Solver:
         """The solver of rows of these weights."""
-        return self.inner.replace(lam=1 / (self.C * pairwise_sum(weight)).astype(weight.dtype))
+        return self.inner.replace(lam=1 / (self.C * total(weight)).astype(weight.dtype))
 
     def update(self, state: State, batch: Batch) -> tuple[State, Info]:
         return self.of_rows(state.weight).update(state, batch)

@@ -91,22 +91,11 @@ def learning_curve(
     lines = [(label, *_line(label, info, value, x)) for label, info in infos.items()]
     ax = _axes(ax, 5.6, 3.6)
     for label, positions, values in lines:
-        (line,) = ax.plot(
-            positions,
-            values.mean(0),
-            label=label,
-            linewidth=1.5,
-            marker="." if len(positions) == 1 else None,
-        )
+        marker = "." if len(positions) == 1 else None
+        (line,) = ax.plot(positions, values.mean(0), label=label, linewidth=1.5, marker=marker)
         if values.shape[0] > 1:
-            ax.fill_between(
-                positions,
-                values.min(0),
-                values.max(0),
-                color=line.get_color(),
-                alpha=0.2,
-                linewidth=0,
-            )
+            style: Any = {"color": line.get_color(), "alpha": 0.2, "linewidth": 0}
+            ax.fill_between(positions, values.min(0), values.max(0), **style)
     ax.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
     ax.set_xlabel("steps" if x == "step" else "kernel evaluations")
     ax.set_ylabel("value" if callable(value) else VALUES[value])

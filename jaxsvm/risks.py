@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from .numerics import accum_dtype, fast_max, pairwise_sum
+from .numerics import accum_dtype, fast_max, pairwise_sum, sums, total
 from .types import Array, Batch, Loss
 
 __all__ = [
@@ -75,25 +75,27 @@ def risk_of(loss: Any, data: Batch) -> Risk:
     dtype = accum_dtype(data.x)
     y = data.y.astype(dtype) if jnp.issubdtype(data.y.dtype, jnp.floating) else data.y
     weight = data.weight.astype(dtype)
-    share = weight / pairwise_sum(weight)
-    shaped = lambda u: share.reshape(-1, *(1,) * (u.ndim - 1))
+    share = weight / total(weight)
+    present = share > 0
+    shaped = lambda a, u: a.reshape(-1, *(1,) * (u.ndim - 1))
     # A weight of 0 times an infinite loss is 0.
-    mean = lambda values: pairwise_sum(jnp.where(share > 0, share * values, 0))
+    shares = lambda values: jnp.where(shaped(present, values), shaped(share, values) * values, 0)
+    mean = lambda values: pairwise_sum(shares(values))
 
     def value_and_slope(f):
-        slope = loss.slope(f, y)
-        return mean(loss.value(f, y)), jnp.where(shaped(slope) > 0, shaped(slope) * slope, 0)
+        return mean(loss.value(f, y)), shares(loss.slope(f, y))
 
     def conjugate(u):
-        divisor = jnp.where(shaped(u) > 0, shaped(u), 1)
+        divisor = jnp.where(shaped(present, u), shaped(share, u), 1)
         return mean(loss.conjugate(u / divisor, y))
 
     def second_order(f):
-        s = jnp.where(share > 0, share * loss.curvature(f, y), 0)
-        return *value_and_slope(f), Hessian(lambda v: s * v, s)
+        s = shares(loss.curvature(f, y))
+        (value,) = sums((shares(loss.value(f, y)),))  # without derivatives, as all of newton
+        return value, shares(loss.slope(f, y)), Hessian(lambda v: s * v, s)
 
     known = None if loss.conjugate is None else conjugate
-    return Risk(value_and_slope, known, second_order if is_smooth(loss) else None, share > 0)
+    return Risk(value_and_slope, known, second_order if is_smooth(loss) else None, present)
 
 
 def second_order_of(loss: Loss, data: Batch) -> Callable:

@@ -2,6 +2,7 @@
 
 from .base import Change as Change
 from .base import Maintenance as Maintenance
+from .base import MatrixMaintenance as MatrixMaintenance
 from .base import Points as Points
 from .base import occupied as occupied
 from .base import remove_point as remove_point

@@ -163,3 +163,10 @@ class Maintenance(Node):
 
     def check_kernel(self, kernel: Kernel) -> None:
         """Raise ValueError for a kernel that it does not support."""
+
+
+class MatrixMaintenance(Maintenance):
+    """A rule that computes the kernel among all points at every change."""
+
+    def evals(self, budget: int) -> int:
+        return (budget + 1) ** 2

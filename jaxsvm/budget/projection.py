@@ -11,11 +11,11 @@ from .._node import node
 from ..kernels import Kernel
 from ..numerics import argmax_value, index_row
 from ..types import State
-from .base import Change, Maintenance, Points, remove_point
+from .base import Change, MatrixMaintenance, Points, remove_point
 
 
 @node
-class project(Maintenance):
+class project(MatrixMaintenance):
     """Remove one point and project the function onto the others.
 
     The point is the one whose removal changes f least.
@@ -57,6 +57,3 @@ class project(Maintenance):
         share = index_row(points.coef, removed) / index_row(pivots, removed)
         coef = points.coef - share * index_row(inverse, removed)
         return remove_point(points, removed, coef), state
-
-    def evals(self, budget: int) -> int:
-        return (budget + 1) ** 2  # K among all points is computed at every change

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
+from ..numerics import packed_by_reference
 from ..samplers import whole
 from ..types import AnyLoss, Array, Batch, Info, Sampler, Solver, Space
 
@@ -47,6 +48,13 @@ class AllRowsSolver(LossSolver):
     @property
     def iterates_to(self) -> Any:
         return self.usual_tol if self.tol is None else self.tol
+
+
+class LinearSolver(AllRowsSolver):
+    """A solver that reads its rows by products with weights alone: sparse ones are packed."""
+
+    def layout(self, data: Batch) -> Batch:
+        return packed_by_reference(data)
 
 
 def info_of(

@@ -8,6 +8,7 @@ D(a) = sum_i share_i a_i - |z|^2 / (2 lam) <= min f   for every a in [0, 1]
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -54,11 +55,8 @@ def make_space(kernel: Kernel | None, x: Any, gram: Array | None = None) -> Inne
             return FunctionValues(w, dot(x, w))
 
         return InnerProductSpace(weights, lambda w: dot(x, w), lambda a, b: dot(a.coef, b.coef))
-    product = (
-        (lambda coef: matvec(kernel, x, x, coef))
-        if gram is None
-        else (lambda coef: dot(gram, coef))
-    )
+    partial = functools.partial
+    product = partial(matvec, kernel, x, x) if gram is None else partial(dot, gram)
     return InnerProductSpace(
         lambda coef: FunctionValues(coef, product(coef)),
         product,

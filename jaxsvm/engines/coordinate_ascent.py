@@ -134,11 +134,15 @@ class CoordinateSolver(SpaceSolver, LossSolver):
             max_violation=jnp.where(pass_ends, jnp.zeros_like(max_violation), max_violation),
             residual=jnp.where(pass_ends, end_violation, state.residual),
         )
+        safe = jnp.where(bound > 0, bound, 1)
+        penalty = lambda coef: bound * loss.conjugate(-coef / safe, y)
+        gain = penalty(visits.old) - penalty(visits.new)  # of the dual objective, by each visit
+        gain = gain - move * visits.score - sqnorm * move * move / 2
         normalized_weight = step.weight / jnp.maximum(jnp.sum(live.astype(dtype)), 1)
         info = Info(
             loss=jnp.sum(normalized_weight * loss.value(score, y)),
             residual=new_state.residual,
-            progress=_gain(loss, visits.old, visits.new, visits.score, y, sqnorm, bound),
+            progress=jnp.where(move != 0, gain, 0),
             index=step.index,
             support=new_state.support,
             evals=space.evals(move, batch),
@@ -272,17 +276,6 @@ def visit_sequentially(
 
     carry = (before, score, before, score, before)
     return lax.fori_loop(0, rows.shape[0], visit_row, carry)[2:]
-
-
-def _gain(
-    loss: Loss, old: Array, new: Array, score: Array, y: Array, sqnorm: Array, bound: Array
-) -> Array:
-    """The increase of the dual objective by each visit, (b,)."""
-    safe = jnp.where(bound > 0, bound, jnp.ones_like(bound))
-    penalty = lambda coef: bound * loss.conjugate(-coef / safe, y)
-    move = new - old
-    gain = penalty(old) - penalty(new) - move * score - sqnorm * move * move / 2
-    return jnp.where(move != 0, gain, jnp.zeros_like(gain))
 
 
 def _lift(space: Space, f: State, coef: Array, data: Batch, block: int = 256) -> State:

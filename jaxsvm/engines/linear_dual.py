@@ -20,7 +20,7 @@ from ..losses import hinge
 from ..models import Linear
 from ..numerics import dot, pairwise_sum, put_row, row_at, row_loops, split_constant, sqnorms
 from ..types import Array, Batch, Loss, Quadratic, Rows, Scalar, SparseRows
-from .base import AllRowsSolver
+from .base import LinearSolver
 
 COLUMNS = 1000  # a factorisation of more takes longer than the passes of other methods
 MOST_ROUNDS = 100_000
@@ -42,7 +42,7 @@ def check_arguments(loss: Loss, rounds: Scalar) -> None:
 
 
 @node
-class LinearDualSolver(AllRowsSolver):
+class LinearDualSolver(LinearSolver):
     """A method for the dual of a linear machine; an update ends once the gap is at most `tol`."""
 
     C: float = positive()

@@ -25,6 +25,7 @@ from .means import running_mean as running_mean
 from .normal_equations import affine as affine
 from .normal_equations import affine_transpose as affine_transpose
 from .normal_equations import cholesky as cholesky
+from .normal_equations import exact_solution as exact_solution
 from .normal_equations import preconditioner as preconditioner
 from .normal_equations import solve_normal as solve_normal
 from .normal_equations import sparsely_weighted_gram as sparsely_weighted_gram
@@ -69,7 +70,9 @@ from .reductions import rounding_of as rounding_of
 from .reductions import rounding_of_sums as rounding_of_sums
 from .reductions import sample_proportional as sample_proportional
 from .reductions import scatter_set as scatter_set
+from .reductions import sums as sums
 from .reductions import top_k_index as top_k_index
+from .reductions import total as total
 from .reductions import two_sum as two_sum
 from .sharding import in_mesh_of as in_mesh_of
 from .sharding import map_shards as map_shards

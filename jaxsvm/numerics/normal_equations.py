@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..types import Array, SparseRows
+from .double import in_double
 from .products import accum_dtype, dot, fold_rows
 
 FEW = 512  # columns up to which the matrix of a system is formed and factorised
@@ -95,26 +96,39 @@ def _squares(x: Array | SparseRows) -> Array | SparseRows:
 def cholesky(ridge: Array, gram: Array) -> Callable:
     """The map r -> v with (diag(ridge) + gram) v = r, up to rounding; positive definite.
 
-    The matrix is scaled to a diagonal of 1, and the diagonal is raised by the rounding error of
-    its sums. So the factor exists for any `gram` of rows.
+    The diagonal is raised by the rounding error of its sums. So the factor exists for any `gram` of
+    rows.
     """
     eps, size = float(jnp.finfo(gram.dtype).eps), gram.shape[0]
-    is_diagonal = jnp.eye(size, dtype=bool)  # a gather, as of `jnp.diagonal`, compiles slowly
-    diagonal = jnp.sum(jnp.where(is_diagonal, gram, 0), axis=0) + ridge
-    is_zero = ~(diagonal > 0)
-    scale = lax.rsqrt(jnp.where(is_zero, 1, diagonal))
-    raised = ridge * scale**2 + jnp.where(is_zero, 1, 4 * eps * size**0.5)
-    matrix = gram * scale[:, None] * scale[None, :] + jnp.where(is_diagonal, raised, 0)
+    # a slice: a gather, as of `jnp.diagonal`, compiles slowly
+    diagonal = lax.slice(gram.reshape(-1), (0,), (size * size,), (size + 1,)) + ridge
+    raised = ridge + jnp.where(diagonal > 0, diagonal * (4 * eps * size**0.5), 1)
+    matrix = gram + jnp.where(jnp.eye(size, dtype=bool), raised, 0)
     factor = lax.linalg.cholesky(matrix, symmetrize_input=False)
 
     def solve(r):
-        half = lax.linalg.triangular_solve(factor, (scale * r)[:, None], left_side=True, lower=True)
+        half = lax.linalg.triangular_solve(factor, r[:, None], left_side=True, lower=True)
         whole = lax.linalg.triangular_solve(
             factor, half, left_side=True, lower=True, transpose_a=True
         )
-        return scale * whole[:, 0]
+        return whole[:, 0]
 
     return solve
+
+
+def exact_solution(x: Any, s: Array, ridge: Array, r: Array) -> Array:
+    """v with (diag(ridge) + X' diag(s) X) v = r of rows in float32, by a factor in float64.
+
+    It is as accurate as conjugate gradients, without their loop, and without derivatives. X has a
+    constant column where r has a number more than x has columns.
+    """
+
+    def solve(x: Array, s: Array, ridge: Array, r: Array) -> Array:
+        x = jnp.pad(x, ((0, 0), (0, r.shape[0] - x.shape[1])), constant_values=1)
+        rows = jnp.sqrt(s)[:, None] * x
+        return cholesky(ridge, dot(rows.T, rows))(r)
+
+    return in_double(solve)(r.dtype, x, s, ridge, r)
 
 
 def jacobi(diagonal: Array) -> Callable:

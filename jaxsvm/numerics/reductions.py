@@ -19,6 +19,7 @@ from ..types import Array
 from .products import dot
 from .sharding import ROWS, map_shards, on_one_device, shards
 
+SHORT = 1024  # entries of vectors up to which one loop reduces several
 BLOCK = 128  # entries that are searched linearly for one sample
 
 
@@ -52,6 +53,27 @@ def fold(sums: Any, highs: Any = (), lows: Any = ()) -> tuple[Array, ...]:
     if shards(arrays[0].shape[0]) == 1:
         return reduced(*arrays)
     return tuple(k.reduce(a) for k, a in zip(kinds, map_shards(reduced, *arrays), strict=True))
+
+
+def sums(terms: Any, sizes: Any = ()) -> tuple[Array, ...]:
+    """The sums of vectors of one length, then the maxima of others, without derivatives.
+
+    Those of short ones are made by one loop, which compiles sooner.
+    """
+    if terms[0].shape[0] <= SHORT:
+        return fold(terms, sizes)
+    return *map(jnp.sum, terms), *map(fast_max, sizes)
+
+
+@jax.custom_jvp
+def total(a: Array) -> Array:
+    """The sum of (n,), by one loop where it is short, which compiles sooner."""
+    return fold((a,))[0] if a.shape[0] <= SHORT else pairwise_sum(a)
+
+
+@total.defjvp
+def _total_of_tangents(primals: tuple, tangents: tuple) -> tuple:
+    return total(*primals), pairwise_sum(*tangents)
 
 
 def pairwise_sum(a: Array) -> Array:

@@ -30,7 +30,6 @@ from ...numerics import (
     count,
     dot,
     map_on_cpu,
-    packed_by_reference,
     pairwise_sum,
     sparsely_weighted_gram,
 )
@@ -227,9 +226,6 @@ class augmented_lagrangian(LinearDualSolver):
     bias: Literal["feature", "none"] = dataclasses.field(default="feature", kw_only=True)
 
     usual_tol = 1e-6
-
-    def layout(self, data: Batch) -> Batch:
-        return packed_by_reference(data)
 
     def init(self, key: Array, data: Batch) -> AugmentedLagrangianState:
         columns = data.x.shape[-1]

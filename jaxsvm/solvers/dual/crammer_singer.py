@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import KW_ONLY
 from typing import Any, Literal, NamedTuple
 
@@ -12,8 +11,8 @@ from jax import lax
 
 from ..._node import between, cast, node, positive
 from ...checks import check_whole
-from ...engines.base import AllRowsSolver, info_of
-from ...engines.coordinate_descent import Search, descend
+from ...engines.base import LinearSolver, info_of
+from ...engines.coordinate_descent import descend
 from ...engines.linear_dual import (
     MOST_ROUNDS,
     clip_rounds,
@@ -27,12 +26,11 @@ from ...numerics import (
     count,
     dot,
     map_on_cpu,
-    packed_by_reference,
     pairwise_sum,
     row_at,
     sqnorms,
 )
-from ...types import Array, Batch, Info, Rows, from_step_0, state_class
+from ...types import Array, Batch, Info, from_step_0, state_class
 
 
 @state_class("CrammerSingerState", sums_of=(), restart=from_step_0)
@@ -93,7 +91,7 @@ class Problem(NamedTuple):
 
 
 @node
-class crammer_singer(AllRowsSolver):
+class crammer_singer(LinearSolver):
     """Minimise the objective of all k classes at once, by the rows of its dual.
 
         1/2 sum_m (|w_m|^2 + b_m^2) + C sum_i weight_i max_m (f_m(x_i) + [m != y_i] - f_{y_i}(x_i))
@@ -159,9 +157,6 @@ class crammer_singer(AllRowsSolver):
     def targets(self) -> int:
         return self.classes
 
-    def layout(self, data: Batch) -> Batch:
-        return packed_by_reference(data)
-
     def init(self, key: Array, data: Batch) -> CrammerSingerState:
         dtype, k = accum_dtype(data.x), self.classes
         weight = jnp.array(data.weight, dtype)
@@ -173,7 +168,15 @@ class crammer_singer(AllRowsSolver):
     def update(self, state: CrammerSingerState, batch: Batch) -> tuple[CrammerSingerState, Info]:
         numbers = cast((self.C, self.iterates_to, self.rounds), state.w.dtype)
         arrays = lax.stop_gradient((numbers, state, batch.x, batch.y.astype(jnp.int32)))
-        end = map_on_cpu(functools.partial(_descend, self.bias == "feature"))(*arrays)
+        constant = self.bias == "feature"
+
+        def passes(numbers, state, x, y):
+            C, tol, rounds = numbers
+            bound = C * state.weight
+            problem = Problem(x, y, bound, sqnorms(x) + float(constant), constant)
+            return descend(problem, _feasible(state.coef, y, bound), tol, clip_rounds(rounds))
+
+        end = map_on_cpu(passes)(*arrays)
         steps = state.steps + end.passes
         new = CrammerSingerState(end.coef, end.w.T, end.b, state.weight, end.residual, steps)
         total = numbers[0] * jnp.maximum(jnp.sum(state.weight), jnp.finfo(new.w.dtype).tiny)
@@ -185,17 +188,6 @@ class crammer_singer(AllRowsSolver):
         v = jnp.concatenate([state.w, *constant], axis=1)
         parameters = None if data is None else parameters_of(self.C, None, data, v.dtype)
         return OneVsRest(linear_model(self.bias, v, state.coef, parameters), (True, True))
-
-
-def _descend(
-    constant: bool, numbers: tuple, state: CrammerSingerState, x: Rows, y: Array
-) -> Search:
-    """Passes over the rows until the gap is at most `tol`."""
-    C, tol, rounds = numbers
-    curvature = sqnorms(x) + (1.0 if constant else 0.0)
-    bound = C * state.weight
-    problem = Problem(x, y, bound, curvature, constant)
-    return descend(problem, _feasible(state.coef, y, bound), tol, clip_rounds(rounds))
 
 
 def _feasible(coef: Array, y: Array, bound: Array) -> Array:

@@ -27,7 +27,6 @@ from ...numerics import (
     accum_dtype,
     count,
     map_sharing,
-    packed_by_reference,
 )
 from ...types import Array, Batch, Info, SparseRows, from_step_0, state_class
 
@@ -114,9 +113,6 @@ class dual_descent(LinearDualSolver):
     rounds: float = dataclasses.field(default=1000.0, kw_only=True)
 
     usual_tol = 1e-4
-
-    def layout(self, data: Batch) -> Batch:
-        return packed_by_reference(data)
 
     def init(self, key: Array, data: Batch) -> DualDescentState:
         dtype = accum_dtype(data.x)

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..._node import node
-from ...budget import Change, Maintenance, Points, remove_point
+from ...budget import Change, MatrixMaintenance, Points, remove_point
 from ...kernels import Kernel
 from ...numerics import argmax_value
 from ...types import State
@@ -15,15 +15,12 @@ from .on_budget import BudgetedPerceptron
 
 
 @node
-class _best_without(Maintenance):
+class _best_without(MatrixMaintenance):
     """Removal of the point that the others classify with the largest margin."""
 
     def change(self, kernel: Kernel, points: Points, state: State) -> tuple[Change, Any]:
         margin = jnp.sign(points.coef) * jnp.diagonal(points.scores_without(kernel))
         return remove_point(points, argmax_value(margin)[0]), state
-
-    def evals(self, budget: int) -> int:
-        return (budget + 1) ** 2
 
 
 @node

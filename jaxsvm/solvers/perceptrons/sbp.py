@@ -175,7 +175,15 @@ class sbp(SpaceSolver):
         # w = w + eta mean of y_i phi(x_i);  w = w / max(1, |w|)
         eta = 1 / (R * jnp.sqrt(step.astype(y.dtype)))
         coef = eta * gather(y, drawn.index) / drawn.index.shape[0]
-        s, square = _step_in_ball(space, state, coef, drawn, step)
+        square = state.square + 2 * jnp.dot(coef, space.evaluate(state.s, drawn))
+        square = jnp.maximum(square + jnp.dot(coef, dot(space.gram(drawn), coef)), 0)
+        factor = shorten(square, 1.0)
+        s = space.add(state.s, 1 - factor, factor * coef, drawn)
+        square = lax.cond(
+            any_under_vmap(step % REFRESH == 0),
+            lambda: jnp.dot(s.f.coef, s.f.response),
+            lambda: square * factor * factor,
+        )
         # The water level f(w). The initial stride of the bias: twice its last change, and above 0.
         stride = 2 * state.bias_change + 1e-3 * eta * R
         fill = self.water_filling(_margin(s.f, y), rows, (b, level, stride))
@@ -278,19 +286,3 @@ def _draw(state: SbpState, rows: Batch, distributions: tuple[Array, ...]) -> Bat
     u = u.astype(rows.y.dtype)
     index = [sample_proportional(p, u[k]) for k, p in enumerate(distributions)]
     return rows._replace(index=jnp.concatenate(index))
-
-
-def _step_in_ball(
-    space: Space, state: SbpState, coef: Array, drawn: Batch, step: Array
-) -> tuple[MeanState, Array]:
-    """w = v / max(1, |v|) and |w|^2, with v = w + sum_k coef_k phi(x_k) over the drawn rows."""
-    square = state.square + 2 * jnp.dot(coef, space.evaluate(state.s, drawn))
-    square = jnp.maximum(square + jnp.dot(coef, dot(space.gram(drawn), coef)), 0)
-    factor = shorten(square, 1.0)  # 1 / max(1, |v|)
-    s = space.add(state.s, 1 - factor, factor * coef, drawn)
-    square = lax.cond(
-        any_under_vmap(step % REFRESH == 0),
-        lambda: jnp.dot(s.f.coef, s.f.response),
-        lambda: square * factor * factor,
-    )
-    return s, square

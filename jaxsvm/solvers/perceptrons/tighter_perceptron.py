@@ -7,14 +7,14 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..._node import node
-from ...budget import Change, Maintenance, Points, remove_point
+from ...budget import Change, MatrixMaintenance, Points, remove_point
 from ...kernels import Kernel
 from ...types import State
 from .on_budget import BudgetedPerceptron
 
 
 @node
-class _fewest_errors(Maintenance):
+class _fewest_errors(MatrixMaintenance):
     """Removal of the point without which the fewest points are misclassified.
 
     Of several such points the oldest is removed.
@@ -24,9 +24,6 @@ class _fewest_errors(Maintenance):
         wrong = jnp.sign(points.coef)[None, :] * points.scores_without(kernel) <= 0
         errors = jnp.sum(wrong, axis=1, dtype=jnp.int32)
         return remove_point(points, points.oldest_of(-errors)), state
-
-    def evals(self, budget: int) -> int:
-        return (budget + 1) ** 2
 
 
 @node

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..._node import node
-from ...budget import Change, Maintenance, Points, remove_point
+from ...budget import Change, MatrixMaintenance, Points, remove_point
 from ...kernels import Kernel
 from ...numerics import argmax_value
 from ...types import Array, State
@@ -15,7 +15,7 @@ from .on_budget import BudgetedPerceptron
 
 
 @node
-class _likely_errors(Maintenance):
+class _likely_errors(MatrixMaintenance):
     """Removal of the point without which the expected accuracy on the points is highest.
 
     Of several such points the oldest is removed.
@@ -37,9 +37,6 @@ class _likely_errors(Maintenance):
         accuracy = jnp.sum(jnp.where(score > 0, positive, 1 - positive), axis=1)
         age = points.birth.astype(accuracy.dtype) / (points.birth[-1] + 1).astype(accuracy.dtype)
         return remove_point(points, argmax_value(accuracy - 1e-3 * age)[0]), state
-
-    def evals(self, budget: int) -> int:
-        return (budget + 1) ** 2
 
 
 @node

@@ -12,7 +12,7 @@ from jax import lax
 
 from ..._node import cast, node, positive
 from ...checks import check_whole, shown
-from ...engines.base import AllRowsSolver, info_of
+from ...engines.base import LinearSolver, info_of
 from ...implicit import linear_solution
 from ...losses import squared_hinge
 from ...models import Linear
@@ -22,10 +22,11 @@ from ...numerics import (
     affine_transpose,
     any_under_vmap,
     dot,
-    packed_by_reference,
+    exact_solution,
     preconditioner,
     solve_normal,
     split_constant,
+    sums,
     system_for,
 )
 from ...risks import couples_rows, is_smooth, second_order_of
@@ -40,7 +41,7 @@ from ...types import (
 )
 
 MOST_ROUNDS = 1000
-SMALL = 2**18  # numbers of rows that are copied
+SMALL = 2**15  # numbers of rows whose systems are solved in float64, without conjugate gradients
 RATE = 0.1  # largest relative residual of a Newton system
 MOST_PRODUCTS = 500  # with the Hessian, in one system of conjugate gradients
 TRIALS = 40  # limit of trial steps in a line search
@@ -61,31 +62,37 @@ class Point(NamedTuple):
 
     v: Array  # (d,) or (d + 1,)
     score: Array  # (n,)
+    curvature: Array  # (n,) the diagonal of the Hessian of the risk
     grad: Array  # as v
     risk: Array  # ()
     value: Array  # () the objective
     residual: Array  # ()
+    tells: Array  # () bool, whether it may be a solution: v = 0 only where its gradient is 0
 
 
 class Objective(NamedTuple):
     """The objective sum_j ridge_j v_j^2 / 2 + R(scores) over given rows."""
 
     x: Array | SparseRows
-    ridge: Array  # as v
+    lam: Array  # ()
     risk: Callable  # scores -> R (), slopes (n,), Hessian
     bias: str
     constant: bool  # whether the rows lack the constant column of the bias
 
+    def ridge(self, v: Array) -> Array:
+        """lam, and 0 for a free bias, as v."""
+        ridge = jnp.full_like(v, 1) * self.lam
+        return ridge.at[-1].set(0) if self.bias == "free" else ridge
+
     @jax.named_scope("evaluate")
     def at(self, v: Array) -> Point:
         """The point v."""
-        score = affine(self.x, v, self.constant)
+        score, ridge = affine(self.x, v, self.constant), self.ridge(v)
         risk, slope, hessian = self.risk(score)
-        grad = self.ridge * v + affine_transpose(slope, self.x, self.constant)
-        value = dot(self.ridge * v, v) / 2 + risk
+        grad = ridge * v + affine_transpose(slope, self.x, self.constant)
         # The gap of the dual point -slope / lam is |grad|^2 / (2 lam). For a free bias a Newton
         # step in b alone comes first: it changes the gradient in w, too.
-        after, curvature = grad, self.ridge
+        after, curvature = grad, ridge
         if self.bias == "free":
             column = affine_transpose(hessian.diagonal, self.x, self.constant)
             step = jnp.where(column[-1] > 0, grad[-1] / column[-1], 0)
@@ -94,9 +101,15 @@ class Objective(NamedTuple):
             is_flat = (column[-1] == 0) & (jnp.abs(grad[-1]) <= rounding)
             after = (grad - step * column).at[-1].set(jnp.where(is_flat, 0, grad[-1]))
             curvature = curvature.at[-1].set(column[-1])
-        gap = jnp.sum(jnp.where(after == 0, 0, after * after / curvature)) / 2
-        residual = gap / jnp.maximum(value, jnp.finfo(grad.dtype).tiny)
-        return Point(v, score, grad, risk, value, residual)
+        gaps = jnp.where(after == 0, 0, after * after / curvature)
+        sizes = gaps, jnp.abs(v), jnp.abs(grad)
+        square, gap, worst, most, steepest = sums((ridge * v * v, gaps), sizes)
+        gap = jnp.where(worst < jnp.inf, gap, jnp.inf)  # a compensated sum of it would be nan
+        value = square / 2 + risk
+        residual = gap / 2 / jnp.maximum(value, jnp.finfo(grad.dtype).tiny)
+        # with a small C the gap of v = 0 is a small share of P, but v = 0 tells no rows apart
+        tells = (most > 0) | (steepest == 0)
+        return Point(v, score, hessian.diagonal, grad, risk, value, residual, tells)
 
     @jax.named_scope("line_search")
     def step_length(self, point: Point, direction: Array, rate: Array) -> Array:
@@ -104,16 +117,16 @@ class Objective(NamedTuple):
 
         Newton's method for the slope, safeguarded by bisection, on stored scores.
         """
-        initial = dot(point.grad, direction)
-        linear = -dot(self.ridge * point.v, direction)
-        square = dot(self.ridge * direction, direction)
+        weighted = self.ridge(point.v) * direction
+        terms = STEEPNESS * point.grad * direction, weighted * point.v, weighted * direction
+        goal, linear, square = sums(terms)
 
         def trial(carry):
             k, t, low, high, _ = carry
             _, u, hessian = self.risk(point.score - t * rate)
-            slope = linear + t * square - dot(u, rate)
+            slope = t * square - linear - dot(u, rate)
             curvature = square + dot(hessian.product(rate), rate)
-            is_last = jnp.abs(slope) <= STEEPNESS * jnp.abs(initial)
+            is_last = jnp.abs(slope) <= goal
             low, high = jnp.where(slope < 0, t, low), jnp.where(slope < 0, high, t)
             next_t = t - slope / jnp.where(curvature > 0, curvature, 1)
             is_inside = (next_t > low) & (next_t < high) & (curvature > 0)
@@ -121,20 +134,20 @@ class Objective(NamedTuple):
             next_t = jnp.where(is_last, t, jnp.where(is_inside, next_t, bisected))
             return k + 1, next_t, low, high, is_last
 
-        one = jnp.ones_like(initial)
+        one = jnp.ones_like(goal)
         carry = jnp.zeros((), jnp.int32), one, 0 * one, jnp.inf * one, jnp.zeros((), bool)
         return lax.while_loop(lambda carry: (carry[0] < TRIALS) & ~carry[-1], trial, carry)[1]
 
 
 class Search(NamedTuple):
-    """The state of the loop over Newton steps, with the best point so far."""
+    """The state of the loop over Newton steps."""
 
     steps: Array  # () int32; -1 before the first point is evaluated
-    first: tuple[Array, Array]  # risk and objective of that point, () each
+    products: Array  # () int32, with the rows, of conjugate gradients
+    first: tuple[Array, Array]  # risk and objective of the first point, () each
     best: tuple[Array, Array, Array]  # the best point so far, its objective and residual
     next: Array  # the point to evaluate
     goes_on: Array  # () bool
-    passes: Array  # () int32, over the rows
 
 
 def _minimise(objective: Objective, v: Array, tol: Array, system: str, rounds: Array) -> Search:
@@ -142,22 +155,32 @@ def _minimise(objective: Objective, v: Array, tol: Array, system: str, rounds: A
 
     Points are evaluated at one place of the loop, as a second one takes time to compile.
     """
-    size, constant = v.shape[0], objective.constant
-    precondition = preconditioner(objective.x, system, constant)
-    built, most = size if system == "cholesky" else 0, min(2 * size + 10, MOST_PRODUCTS)
+    rows, constant, size = objective.x, objective.constant, v.shape[0]
+    precondition = preconditioner(rows, system, constant)
+    # the loop of conjugate gradients takes as long to compile as all else
+    few = not isinstance(rows, SparseRows) and rows.size <= SMALL and v.dtype == jnp.float32
+    exact = few and system == "cholesky" and jax.default_backend() == "cpu"
+    limit = min(2 * size + 10, MOST_PRODUCTS)
 
-    def direct(point):
-        """The point after a step, and the products with X that it took."""
-        _, _, hessian = objective.risk(point.score)
-        ridge = objective.ridge
+    def direct(point, goes_on, products):
+        """The point after a step, and `products` with those of conjugate gradients for it."""
+        ridge = objective.ridge(point.v)
         if objective.bias == "free":
             # where no row has curvature, b moves by a unit of scores: its system has no solution
             unit = jnp.abs(point.grad[-1])
             unit = jnp.where(unit > 0, unit, 1)
-            ridge = ridge.at[-1].set(jnp.where(jnp.any(hessian.diagonal > 0), 0, unit))
-        solve, rtol = precondition(hessian.diagonal, ridge), jnp.sqrt(point.residual)
-        system_of = objective.x, hessian.product, ridge, point.grad, solve
-        d, rate, products = solve_normal(*system_of, jnp.minimum(rtol, RATE), most, constant)
+            ridge = ridge.at[-1].set(jnp.where(jnp.any(point.curvature > 0), 0, unit))
+        # under `vmap`, where others go on, a gradient of 0 needs no products
+        point = point._replace(grad=jnp.where(goes_on, point.grad, 0))
+        if exact:
+            d = exact_solution(rows, point.curvature, ridge, point.grad)
+            rate = affine(rows, d, constant)
+        else:
+            weigh = objective.risk(point.score)[-1].product
+            solve, rtol = precondition(point.curvature, ridge), jnp.sqrt(point.residual)
+            system_of = rows, weigh, ridge, point.grad, solve
+            d, rate, more = solve_normal(*system_of, jnp.minimum(rtol, RATE), limit, constant)
+            products += more
         return point.v - objective.step_length(point, d, rate) * d, products
 
     def step(search):
@@ -165,28 +188,27 @@ def _minimise(objective: Objective, v: Array, tol: Array, system: str, rounds: A
         new = objective.at(search.next)
         is_better = (new.value < search.best[1]) | (new.residual < search.best[2])
         is_better &= jnp.isfinite(new.value)
-        # with a small C the gap of v = 0 is a small share of P, but v = 0 tells no rows apart
-        tells = jnp.any(new.v != 0) | jnp.all(new.grad == 0)
-        is_met = (new.residual <= tol) & tells
-        goes_on = is_better & ~is_met & (search.steps + 1 < rounds)
-        stay = lambda: (new.v, jnp.zeros((), jnp.int32))
-        # under `vmap`, where others go on, a gradient of 0 needs no products
-        new_or_done = new._replace(grad=jnp.where(goes_on, new.grad, 0))
-        v, products = lax.cond(any_under_vmap(goes_on), lambda: direct(new_or_done), stay)
+        is_met = (new.residual <= tol) & new.tells
+        steps = search.steps + 1
+        goes_on = is_better & ~is_met & (steps < MOST_ROUNDS) & (steps.astype(v.dtype) < rounds)
         either = lambda when, *trees: jax.tree.map(lambda a, b: jnp.where(when, a, b), *trees)
         first = either(search.steps < 0, (new.risk, new.value), search.first)
         best = either(is_better, (new.v, new.value, new.residual), search.best)
-        passes = search.passes + 1 + jnp.where(goes_on, products + built, 0)
-        return Search(search.steps + 1, first, best, v, goes_on, passes)
+        point, products = lax.cond(
+            any_under_vmap(goes_on),
+            lambda: direct(new, goes_on, search.products),
+            lambda: (new.v, search.products),
+        )
+        return Search(steps, products, first, best, point, goes_on)
 
     zero, infinite = jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, v.dtype)
     unknown = infinite, infinite
-    begin = Search(zero - 1, unknown, (v, *unknown), v, zero == 0, zero)
+    begin = Search(zero - 1, zero, unknown, (v, *unknown), v, zero == 0)
     return lax.while_loop(lambda search: search.goes_on, step, begin)
 
 
 @node
-class newton(AllRowsSolver):
+class newton(LinearSolver):
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by Newton's method.
 
         g = lam w + sum_i share_i slope_i x_i,   H = lam I + sum_i share_i curvature_i x_i x_i'
@@ -199,6 +221,7 @@ class newton(AllRowsSolver):
     risk and S the Hessian: g = lam w + X'u, H = lam I + X'SX, by products with S. The conjugate
     gradients are preconditioned by a Cholesky factor of H, of which one step is exact up to
     rounding, by the diagonal of H, or by the eigenvectors of X'X, the same for all weights and lam.
+    On a processor a factor in float64 solves systems of at most 2^15 numbers in float32.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
@@ -270,9 +293,6 @@ class newton(AllRowsSolver):
                 f"system='cg', got {self.system!r}"
             )
 
-    def layout(self, data: Batch) -> Batch:
-        return packed_by_reference(data)
-
     def init(self, key: Array, data: Batch) -> NewtonState:
         dtype = accum_dtype(data.x)
         v = jnp.zeros(data.x.shape[-1] + (self.bias != "none"), dtype)
@@ -281,20 +301,15 @@ class newton(AllRowsSolver):
     def update(self, state: NewtonState, batch: Batch) -> tuple[NewtonState, Info]:
         numbers = cast((self.lam, self.iterates_to, self.rounds, self.loss), state.v.dtype)
         state, batch, numbers = lax.stop_gradient((state, batch, numbers))
-        lam, limit, most, loss = numbers
-        most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
+        lam, limit, rounds, loss = numbers
         risk = second_order_of(loss, batch._replace(weight=state.weight))
-        ridge = jnp.full_like(state.v, 1) * lam
-        ridge = ridge.at[-1].set(0) if self.bias == "free" else ridge
-        x, constant = batch.x, self.bias != "none"
-        if constant and not isinstance(x, SparseRows) and x.size <= SMALL:
-            # with its column products take one operation, which compiles sooner
-            x, constant = jnp.pad(x.astype(ridge.dtype), ((0, 0), (0, 1)), constant_values=1), False
-        objective = Objective(x, ridge, risk, self.bias, constant)
+        objective = Objective(batch.x, lam, risk, self.bias, self.bias != "none")
         form = "centred" if couples_rows(loss) else self.system or system_for(batch.x)
-        last = _minimise(objective, state.v, limit, form, most)
+        last = _minimise(objective, state.v, limit, form, rounds)
         (loss, first), (v, value, residual) = last.first, last.best
-        evals = last.passes.astype(v.dtype) * batch.y.shape[0]
+        of_step = 1 + (v.shape[0] if form == "cholesky" else 0)  # a gradient, and the rows of H
+        passes = 1 + of_step * last.steps + last.products
+        evals = passes.astype(v.dtype) * batch.y.shape[0]
         info = info_of(loss, residual, jnp.int32(batch.x.shape[1]), evals, first - value)
         return NewtonState(v, state.weight, state.steps + last.steps), info
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY
 from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.typing import DTypeLike
 
 from ..._node import between, node, positive, register
 from ...engines.base import AllRowsSolver, info_of
@@ -205,24 +203,30 @@ class scs(AllRowsSolver):
         if self.paper_constants:
             eta1, at_incumbent, min_norm = 1.1, True, self.eta2
         w, radius, size, t = state.w, state.radius, state.size, state.t
-        sample = _current_sample(kernel, state, batch, self.metric)
+        weight, y = state.weight[state.index], batch.y.astype(state.a.dtype)[state.index]
+        space = make_space(kernel, batch.x[state.index] if kernel is None else None, state.gram)
+        euclidean = self.metric == "euclidean" and kernel is not None
+        sample = Sample(space, _sample_weights(weight, size), euclidean)
         grown_size = jnp.minimum(size + self.sizes[0], capacity)
         # h, the shortest vector between the last h and g, the subgradient at the trial point.
-        z = sample.space.function(sample.share * sample.y * state.a)
+        z = space.function(sample.share * y * state.a)
         g = sample.gradient(subgradient(lam, state.trial, z))
-        h = _shortest(sample.inner, state.h, g, t)
+        cross = sample.inner(g, state.h)
+        gram = jnp.array([[sample.inner(state.h, state.h), cross], [cross, sample.inner(g, g)]])
+        first, second = nearest_point(gram, jnp.stack([t > 0, t >= 0]))  # at t = 0 g alone
+        h = add_scaled(scale(first, state.h), second, g)
         sqnorm_h = sample.inner(h, h)
         norm_h = jnp.where(sqnorm_h > 0, jnp.sqrt(jnp.where(sqnorm_h > 0, sqnorm_h, 1)), 0)
         # The line search along d = -h, within the radius.
         d, max_step = scale(-1.0, h), radius / jnp.where(norm_h > 0, norm_h, 1)
-        line = line_of(lam, sample.space, w, d, z, sample.y, sample.share)
+        line = line_of(lam, space, w, d, z, y, sample.share)
         step, rejected_step = self.search(line, sqnorm_h, max_step)
         # There is no step if h is within the rounding error of the terms lam w and z.
         sqnorms = sample.gradient_sqnorm(state.trial), sample.gradient_sqnorm(z)
         significant = above_rounding(sqnorm_h, lam, *sqnorms)
         step, rejected_step = (jnp.where(significant, a, 0) for a in (step, rejected_step))
         # The step is accepted if the grown sample, or a fresh one, confirms the decrease.
-        grown_line, weight = line, sample.weight
+        grown_line = line
         if self.fresh_sample:
             grown_line, weight = _fresh_line(kernel, state, batch, line, d)
         grown_line = grown_line._replace(share=_sample_weights(weight, grown_size))
@@ -231,14 +235,17 @@ class scs(AllRowsSolver):
         # The next subgradient is that at w + trial_step d, after an accepted step the new w.
         trial_step = jnp.where(step > 0, step, rejected_step)
         trial_step = jnp.where(accepted, step, 0) if at_incumbent else trial_step
-        fresh_values = capacity**2 if self.fresh_sample else 0
         risk = pairwise_sum(sample.share * jnp.maximum(1 - line.margin, 0))
         residual = jnp.where(size == capacity, norm_h, jnp.inf)
-        evals = _new_values(kernel, size, grown_size, t, fresh_values, norm_h.dtype)
+        # the rows of the sample; of kernels the pairs with a row that joined it, at first all
+        evals = grown_size.astype(norm_h.dtype)
+        if kernel is not None:
+            old_size = jnp.where(t > 0, size, 0).astype(evals.dtype)
+            evals = evals**2 - old_size**2 + (capacity**2 if self.fresh_sample else 0)
         progress = jnp.where(accepted, -line.change(step), 0)
         info = info_of(risk, residual, count(w.coef != 0), evals, progress)
         new_w = add_scaled(w, jnp.where(accepted, step, 0), d)
-        new_w, _ = recompute_values(sample.space, new_w, t + 1)
+        new_w, _ = recompute_values(space, new_w, t + 1)
         # An accepted step is already part of the new w.
         trial = add_scaled(new_w, jnp.where(accepted, trial_step - step, trial_step), d)
         most = MAX_RADIUS / jnp.sqrt(jnp.asarray(lam, radius.dtype))
@@ -283,8 +290,6 @@ class Sample(NamedTuple):
     """
 
     space: InnerProductSpace
-    y: Array  # (capacity,)
-    weight: Array  # (capacity,)
     share: Array  # (capacity,)  normalised weights
     euclidean: bool  # whether the metric is that of the coefficients of an expansion
 
@@ -306,30 +311,10 @@ class Sample(NamedTuple):
         return dot(q.response, q.response) if self.euclidean else self.space.inner(q, q)
 
 
-def _current_sample(kernel: Kernel | None, state: ScsState, batch: Batch, metric: str) -> Sample:
-    """The first `size` of the sampled rows, and the space of functions over all of them."""
-    index = state.index
-    weight, y = state.weight[index], batch.y.astype(state.a.dtype)[index]
-    space = make_space(kernel, batch.x[index] if kernel is None else None, state.gram)
-    share = _sample_weights(weight, state.size)
-    return Sample(space, y, weight, share, metric == "euclidean" and kernel is not None)
-
-
 def _sample_weights(weight: Array, size: Array) -> Array:
     """The weights of the first `size` rows, normalised to sum 1; 0 for the others."""
     in_sample = jnp.where(lax.iota(jnp.int32, weight.shape[0]) < size, weight, 0)
     return in_sample / pairwise_sum(in_sample)
-
-
-def _shortest(
-    inner: Callable, last_h: FunctionValues, g: FunctionValues, n_steps: Array
-) -> FunctionValues:
-    """The shortest vector of the segment from the last h to g; g at the first step."""
-    cross = inner(g, last_h)
-    gram = jnp.array([[inner(last_h, last_h), cross], [cross, inner(g, g)]])
-    is_vector = jnp.stack([n_steps > 0, n_steps >= 0])  # at the first step there is no last h
-    weights = nearest_point(gram, is_vector)
-    return add_scaled(scale(weights[0], last_h), weights[1], g)
 
 
 def _fresh_line(
@@ -347,23 +332,3 @@ def _fresh_line(
     values = dot(x, coef) if kernel is None else matvec(kernel, x, batch.x[index], coef)
     margin, rate = y * values[:, 0], y * values[:, 1]
     return line._replace(margin=margin, rate=rate), jnp.ones_like(line.share)
-
-
-def _new_values(
-    kernel: Kernel | None,
-    size: Array,
-    grown_size: Array,
-    n_steps: Array,
-    other: int,
-    dtype: DTypeLike,
-) -> Array:
-    """The number of new kernel values: pairs with a row that joined the sample, and `other`.
-
-    For the linear kernel it is the number of rows in the sample. At the first step all rows of the
-    sample are new.
-    """
-    if kernel is None:
-        return grown_size.astype(dtype)
-    old_size = jnp.where(n_steps > 0, size, 0)
-    square = lambda number: number.astype(dtype) ** 2
-    return square(grown_size) - square(old_size) + other

@@ -13,7 +13,6 @@ from ..._node import between, node, positive, register
 from ...engines.base import AllRowsSolver, info_of
 from ...engines.conjugate import (
     FunctionValues,
-    InnerProductSpace,
     above_rounding,
     add_scaled,
     combined,
@@ -168,7 +167,10 @@ class wolfe(AllRowsSolver):
         newest = Bundle(g, z, a, jnp.ones((), bool))
         subgradients = _put(subgradients, 1 + t % (bundle - 1), newest)
         # h, a convex combination of the bundle; the dual value of its a, and the duality gap.
-        hull_weights = _hull_weights(weights, lam, space, subgradients, share)
+        vectors = subgradients.h if weights == "norm" else subgradients.z
+        gram = jax.vmap(lambda p: jax.vmap(lambda q: space.inner(p, q))(vectors))(vectors)
+        system = (gram, None) if weights == "norm" else (gram / lam, dot(subgradients.a, share))
+        hull_weights = nearest_point(system[0], jnp.asarray(subgradients.active), system[1])
         mean = combined(hull_weights, subgradients._replace(active=hull_weights))
         dual = jnp.maximum(dual, dot(share, mean.a) - space.inner(mean.z, mean.z) / (2 * lam))
         risk = pairwise_sum(share * jnp.maximum(1 - margin, 0))
@@ -228,20 +230,6 @@ def _put_first(bundle: Bundle, vector: Bundle, resets: Array) -> Bundle:
     empty = jnp.zeros_like(bundle.active)
     active = jnp.where(resets, empty, bundle.active).at[0].set(True)
     return _put(bundle, 0, vector)._replace(active=active)
-
-
-def _hull_weights(
-    weights: str, lam: Scalar, space: InnerProductSpace, bundle: Bundle, share: Array
-) -> Array:
-    """The weights (m,) of a convex combination of the bundle.
-
-    With "norm" it is that of least norm, with "dual" that of highest dual value.
-    """
-    vectors = bundle.z if weights == "dual" else bundle.h
-    gram = jax.vmap(lambda p: jax.vmap(lambda q: space.inner(p, q))(vectors))(vectors)
-    linear_gain = dot(bundle.a, share) if weights == "dual" else None
-    scaled_gram = gram / lam if weights == "dual" else gram
-    return nearest_point(scaled_gram, jnp.asarray(bundle.active), linear_gain)
 
 
 def _move_lightest(bundle: Bundle, hull_weights: Array, slot: Array) -> Bundle:
