@@ -30,7 +30,7 @@ LAYERS = [
 ]
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
 CORE = {"jax", "optax", "numpy", "chex"}
-EXTRA = {"sklearn": "estimators", "matplotlib": "plots"}
+EXTRA = {"sklearn": "estimators", "threadpoolctl": "estimators", "matplotlib": "plots"}
 
 
 def module_name(path):
