@@ -132,7 +132,7 @@ def apply(fn: Any, x: Any) -> Any:
         return decision_values(fn, x, SIZES)
     blocks = np.array_split(x, max(1, len(x) * len(z) // BLOCK))
     with one_thread():
-        values = [kernel_values(points.kernel, rows, z) @ coef.T for rows in blocks]
+        values = [kernel_values(points.kernel, rows, z, np.float64) @ coef.T for rows in blocks]
     return (np.concatenate(values) + np.asarray(points.b)).astype(x.dtype)
 
 

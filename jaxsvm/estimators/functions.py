@@ -70,27 +70,33 @@ def kernel_matrix(fn: Any, rows: Any, other: Any) -> np.ndarray:
     return values
 
 
-def _rbf(kernel: kernels.rbf, x: np.ndarray, z: np.ndarray) -> np.ndarray:
-    shift = z[:1].sum(axis=0)  # of rows far from 0 products lose digits
-    x, z = x - shift, z - shift
+def _rbf(kernel: kernels.rbf, x: np.ndarray, z: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    shift, same = z[:1].sum(axis=0), x is z  # of rows far from 0 products lose digits
+    z = z - shift
+    x = z if same else x - shift
     square = lambda a: np.einsum("nd,nd->n", a, a)
-    distance = square(x)[:, None] + square(z) - 2 * (x @ z.T)
-    return np.exp(-kernel.rate * np.maximum(distance, 0))
+    power = x @ z.T  # half of it, where the rows are the same
+    power *= 2  # in place: new arrays of this size take longer than the sums
+    power -= square(x)[:, None]
+    power -= square(z)
+    power *= kernel.rate
+    power = power.astype(dtype, copy=False)
+    return np.exp(np.minimum(power, 0, out=power), out=power)
 
 
 VALUES: dict[type[Kernel], Callable] = {
-    kernels.linear: lambda k, x, z: x @ z.T,
+    kernels.linear: lambda k, x, z, _: x @ z.T,
     kernels.rbf: _rbf,
-    kernels.polynomial: lambda k, x, z: (k.gamma * (x @ z.T) + k.coef0) ** k.degree,
-    kernels.sigmoid: lambda k, x, z: np.tanh(k.gamma * (x @ z.T) + k.coef0),
+    kernels.polynomial: lambda k, x, z, _: (k.gamma * (x @ z.T) + k.coef0) ** k.degree,
+    kernels.sigmoid: lambda k, x, z, _: np.tanh(k.gamma * (x @ z.T) + k.coef0),
 }
 
 
-def kernel_values(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """The values (n, m) of a kernel of `VALUES` at dense rows, in NumPy and float64."""
-    numbers = jax.tree.map(np.asarray, kernel)
+def kernel_values(kernel: Kernel, x: np.ndarray, z: np.ndarray, dtype: Any) -> np.ndarray:
+    """The values (n, m) of a kernel of `VALUES` at dense rows, of sums in float64."""
+    numbers, rows = jax.tree.map(np.asarray, kernel), np.float64(z)
     with one_thread():
-        return VALUES[type(kernel)](numbers, *map(np.float64, (x, z)))
+        return VALUES[type(kernel)](numbers, rows if x is z else np.float64(x), rows, dtype)
 
 
 def one_thread() -> AbstractContextManager:

@@ -103,7 +103,10 @@ class Problem(NamedTuple):
 def problems_of(whole: Solver, solver: Solver, data: Batch) -> list[Problem]:
     """The problems of `whole` that are runs of `solver`; none: it has a program of its own."""
     if whole is solver:
-        return [Problem(data.y, data.weight)]
+        if not isinstance(solver, QpSolver | NuSolver) or len(data.y) > MAX_GIVEN:
+            return [Problem(data.y, data.weight)]
+        live = np.flatnonzero(np.asarray(data.weight) > 0)
+        return [Problem(np.asarray(data.y)[live], np.asarray(data.weight)[live], live)]
     if isinstance(whole, one_vs_one) and isinstance(solver, QpSolver | NuSolver):
         return pairs_of(np.asarray(data.y), np.asarray(data.weight), whole.classes)
     if len(data.y) > MANY or not isinstance(data.x, jax.Array):
@@ -190,10 +193,11 @@ def rows_of(problem: Problem, inputs: Inputs, kernel: Any, size: int) -> Inputs:
         place = longer(own)
         x, parts["x"] = jax.tree.map(lambda a: np.asarray(a)[place], (inputs.x, data.x))
         return inputs._replace(data=data._replace(**parts), x=x)
-    rows = np.asarray(inputs.x)[own]
-    values = rows[:, own] if holds_precomputed(kernel) else kernel_values(kernel, rows, rows)
-    parts["x"] = np.zeros((size, size), rows.dtype)
-    parts["x"][: len(own), : len(own)] = values
+    rows, values = np.asarray(inputs.x)[own], np.zeros((size, size), data.y.dtype)
+    given = holds_precomputed(kernel)
+    own_values = rows[:, own] if given else kernel_values(kernel, rows, rows, rows.dtype)
+    values[: len(own), : len(own)] = own_values
+    parts["x"] = jax.device_put(values)
     return inputs._replace(data=data._replace(**parts), x=parts["x"])
 
 
