@@ -244,7 +244,7 @@ def columns_of(values: Any, coupling: str) -> Any:
     return values[:, first] - values[:, second]
 
 
-def number_of_classes(columns: Any, coupling: str) -> int:
+def number_of_classes(columns: Array | np.ndarray, coupling: str) -> int:
     """k, of columns (n, m)."""
     m = columns.shape[1]
     return int((1 + (1 + 8 * m) ** 0.5) / 2) if coupling == "pairs" else max(m, 2)
@@ -326,14 +326,14 @@ class Calibrated(Named):
         """The names of the most probable classes, (n, d) -> (n,), on the host."""
         return np.asarray(self.classes)[np.argmax(self.predict_proba(x), axis=1)]
 
-    def of_values(self, values: Any) -> Any:
+    def of_values(self, values: object) -> Any:
         """The probabilities (n, k) from the model's decision values, (n,) or (n, k).
 
         They are on the host and in float64, or on the device of arrays of JAX.
         """
         return self.of_columns(columns_of(values, self.coupling))
 
-    def of_columns(self, columns: Any) -> Any:
+    def of_columns(self, columns: object) -> Any:
         """As `of_values`, of the values (n, m) that the curves are fitted to."""
         if isinstance(columns, jax.Array):
             return probabilities(self.curve, columns, self.coupling)
@@ -415,7 +415,7 @@ def check_held_out(caller: str, model: Model, data: Batch, made: type) -> None:
         )
 
 
-def check_method(method: object, coupling: Any) -> str:
+def check_method(method: object, coupling: str) -> str:
     """The coupling; raise ValueError for a method or a coupling without name."""
     check_choice("method", method, METHODS)
     check_choice("coupling", coupling, COUPLINGS)
@@ -462,7 +462,7 @@ _fit = in_float64(fit_curves)
 
 
 def crossfit(
-    columns: object, place: object, weight: object, group: Any, method: str, coupling: str
+    columns: object, place: object, weight: object, group: np.ndarray, method: str, coupling: str
 ) -> np.ndarray:
     """Probabilities (n, k) of rows by curves that were fitted without the rows of their group.
 

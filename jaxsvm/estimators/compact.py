@@ -31,7 +31,7 @@ def inner_of(model: object) -> Any:
     return model.inner if isinstance(model, OneVsRest | OneVsOne) else model
 
 
-def with_inner(model: Any, fn: Callable) -> Any:
+def with_inner(model: object, fn: Callable) -> Any:
     """The model with `fn` of the one inside of class names, maps and stacks in its place."""
     if isinstance(model, Classifier | Mapped | StackedModels):
         return dataclasses.replace(model, inner=with_inner(model.inner, fn))

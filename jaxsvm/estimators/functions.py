@@ -92,7 +92,7 @@ VALUES: dict[type[Kernel], Callable] = {
 }
 
 
-def kernel_values(kernel: Kernel, x: np.ndarray, z: np.ndarray, dtype: Any) -> np.ndarray:
+def kernel_values(kernel: Kernel, x: np.ndarray, z: np.ndarray, dtype: object) -> np.ndarray:
     """The values (n, m) of a kernel of `VALUES` at dense rows, of sums in float64."""
     numbers, rows = jax.tree.map(np.asarray, kernel), np.float64(z)
     with one_thread():

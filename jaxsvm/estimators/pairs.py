@@ -97,7 +97,7 @@ class Problem(NamedTuple):
 
     y: Any  # (m,) targets
     weight: Any  # (m,)
-    rows: Any = None  # (m,) numbers of the rows; None: all
+    rows: np.ndarray | None = None  # (m,) numbers of the rows; None: all
 
 
 def problems_of(whole: Solver, solver: Solver, data: Batch) -> list[Problem]:
@@ -175,8 +175,7 @@ def fit_problems(
         models = [
             dataclasses.replace(m, coef=c, **parts) for m, c in zip(models, coefs, strict=True)
         ]
-    ended: Any = np.int32(STEPS)
-    return Fit(joined(whole, models), run, curve, limit, finite, ended)
+    return Fit(joined(whole, models), run, curve, limit, finite, np.int32(STEPS))
 
 
 def rows_of(problem: Problem, inputs: Inputs, kernel: Any, size: int) -> Inputs:
@@ -209,7 +208,7 @@ def on_all_rows(model: Any, problem: Problem, n: int) -> np.ndarray:
     return coef
 
 
-def joined(whole: Any, models: Any) -> Any:
+def joined(whole: object, models: list) -> Any:
     """The model of several, which share the leaves that are the same object."""
     if isinstance(whole, one_vs_weighted_rest):
         whole = whole.rest
@@ -222,6 +221,6 @@ def joined(whole: Any, models: Any) -> Any:
 
 
 @jax.jit
-def run_lanes(inputs: Inputs, data: Batch, x: Any, key: Array) -> tuple:
+def run_lanes(inputs: Inputs, data: Batch, x: object, key: Array) -> tuple:
     """The ends of several problems, whose rows have a leading axis."""
     return jax.vmap(lambda data, x: run_once(inputs._replace(data=data, x=x), key))(data, x)

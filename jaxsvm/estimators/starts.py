@@ -32,8 +32,8 @@ class targets_of_rows(Solver):
 class Solution(NamedTuple):
     """The end of a fit, at which the next one may begin."""
 
-    solver: Any  # of two classes or one column
-    state: Any  # of the solver of all of them
+    solver: Solver  # of two classes or one column
+    state: State  # of the solver of all of them
     kind: str  # the columns and the classes, or targets, in words
     rows: str  # a digest of the rows, dense or sparse, and of their targets
 

@@ -257,7 +257,7 @@ def is_one_program(inputs: Inputs, every: int) -> bool:
     return iterates and probe is None and isinstance(sampler, samplers.whole)
 
 
-def one_update(inputs: Inputs, key: Array, limit: Any) -> tuple[RunState, Curve, Model]:
+def one_update(inputs: Inputs, key: Array, limit: object) -> tuple[RunState, Curve, Model]:
     """The run of one update on all rows, the row of its curve on the host, and its model."""
     state, row, model = run_once(inputs, key)
     row = jax.tree.map(np.asarray, row)

@@ -116,7 +116,7 @@ def cholesky(ridge: Array, gram: Array) -> Callable:
     return solve
 
 
-def exact_solution(x: Any, s: Array, ridge: Array, r: Array) -> Array:
+def exact_solution(x: object, s: Array, ridge: Array, r: Array) -> Array:
     """v with (diag(ridge) + X' diag(s) X) v = r of rows in float32, by a factor in float64.
 
     It is as accurate as conjugate gradients, without their loop, and without derivatives. X has a
