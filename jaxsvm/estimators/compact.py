@@ -21,7 +21,7 @@ from .pairs import Pairs
 from .preprocess import is_sparse, to_train_dtype
 
 SIZES = (256, 4096)  # rows of the programs that predict
-MANY = 2**28  # numbers in all differences of rows, from which a program takes less time
+MANY = 2**28  # products of numbers, from which on a program takes less time
 BLOCK = 2**20  # values that NumPy makes at once
 
 
@@ -128,7 +128,7 @@ def apply(fn: Any, x: Any) -> Any:
     if not isinstance(points, Expansion) or not _is_usual(points) or is_sparse(x):
         return decision_values(fn, x, SIZES)
     z, coef = np.asarray(points.x), np.asarray(points.coef)
-    if len(x) * z.size > MANY or isinstance(fn, OneVsOne):
+    if len(x) * (z.size + coef.size) > MANY or isinstance(fn, OneVsOne):
         return decision_values(fn, x, SIZES)
     blocks = np.array_split(x, max(1, len(x) * len(z) // BLOCK))
     with one_thread():

@@ -141,7 +141,7 @@ def fit_problems(
     """The run of all problems of `whole` by programs of one.
 
     Programs depend on the rows of the largest problem, not on the number of problems. Where these
-    are few the host makes the kernel matrix, so that they do not depend on the columns either.
+    are few the host makes kernel matrices, so that they do not depend on the columns either.
     """
     width = LANES if len(problems) > FEW and problems[0].rows is not None else 1
     most = max(len(problem.y) for problem in problems)
@@ -149,75 +149,83 @@ def fit_problems(
     solver, sampler, limit = adapted(solver, None, tol, accum_dtype(data.x))
     check_rows(whole, sampler, data)
     kernel = solver.kernel if isinstance(solver, QpSolver | NuSolver) else None
-    if type(kernel) in VALUES and size <= MAX_GIVEN and isinstance(data.x, jax.Array):
+    few = width == 1 and size <= MAX_GIVEN and isinstance(data.x, jax.Array)
+    if type(kernel) in VALUES and few:
         solver = solver.replace(kernel=kernels.precomputed())
     inputs = placed(solver, sampler, None, data, False)
     made: list[tuple] = []
     for start in range(0, len(problems), width):
         part = [problems[min(i, len(problems) - 1)] for i in range(start, start + width)]
-        rows = [rows_of(problem, inputs, kernel, size) for problem in part]
-        if width == 1:
-            made.append(run_once(rows[0], key))
-        else:
-            lanes = jax.tree.map(lambda *a: np.stack(a), *((own.data, own.x) for own in rows))
-            ends = run_lanes(inputs, *lanes, key)
-            made += [jax.tree.map(lambda a, i=i: a[i], ends) for i in range(width)]
-    states, ends, found = zip(*made[: len(problems)], strict=True)
-    models = [*found]
-    row = jax.tree.map(lambda *a: np.stack(a), *ends)
+        rows = rows_of(part, inputs, kernel, size)
+        ends = run_once(rows, key) if width == 1 else run_lanes(inputs, rows.data, rows.x, key)
+        made.append(ends)
+    each = lambda a: np.asarray(a)[None] if width == 1 else np.asarray(a)
+    join = lambda *parts: np.concatenate([*map(each, parts)])[: len(problems)]
+    row = jax.tree.map(join, *(row for _, row, _ in made))
     sums = row.step[0], row.loss.mean(), row.residual.max(), row.support.sum(), row.evals.sum()
     curve: Any = Curve._make([*map(np.atleast_1d, sums), None])
-    run = RunState([*states], (), row.step[0], curve.residual[0] <= limit)
+    states = [state for state, _, _ in made]
+    run = RunState(states, (), row.step[0], curve.residual[0] <= limit)
     finite = np.isfinite(row.loss + row.residual).all()
-    if kernel is not None:  # of all rows, which the models share
-        parts = {"kernel": kernel, "x": data.x, "index": np.arange(len(data.y), dtype=np.int32)}
-        coefs = map(on_all_rows, models, problems, [len(data.y)] * len(problems))
-        models = [
-            dataclasses.replace(m, coef=c, **parts) for m, c in zip(models, coefs, strict=True)
-        ]
-    return Fit(joined(whole, models), run, curve, limit, finite, np.int32(STEPS))
+    field = lambda name: join(*(vars(model)[name] for _, _, model in made))
+    own, shared = dict[str, np.ndarray](), dict[str, Any]()
+    if kernel is None and len(problems) > 1:
+        own = {"w": field("w"), "b": field("b")}
+    elif kernel is not None:  # of all rows, which the models share
+        shared = {"kernel": kernel, "x": data.x, "index": np.arange(len(data.y), dtype=np.int32)}
+        coefs = np.zeros((len(problems), len(data.y)), row.loss.dtype)
+        for coef, values, problem in zip(coefs, field("coef"), problems, strict=True):
+            place = slice(None) if problem.rows is None else problem.rows
+            coef[place] = values[: len(problem.y)]
+        own = {"b": field("b"), "coef": coefs}
+    model = joined(whole, dataclasses.replace(made[0][2], **shared), own)
+    return Fit(model, run, curve, limit, finite, np.int32(STEPS))
 
 
-def rows_of(problem: Problem, inputs: Inputs, kernel: Any, size: int) -> Inputs:
-    """The inputs of a problem: its rows, padded to a size, or their values of the kernel."""
+def rows_of(problems: list[Problem], inputs: Inputs, kernel: Any, size: int) -> Inputs:
+    """The inputs of problems: their rows, padded to a size, or the values of the kernel at them.
+
+    Those of several have a leading axis.
+    """
     solver: Any = inputs.solver
     data, is_matrix = inputs.data, kernel is not None and holds_precomputed(solver.kernel)
-    if problem.rows is None and not is_matrix:
-        return inputs._replace(data=data._replace(y=problem.y, weight=problem.weight))
-    own = np.arange(len(data.y)) if problem.rows is None else problem.rows
-    longer = lambda a: np.concatenate([a, np.zeros(size - len(own), a.dtype)])
-    parts: dict[str, Any] = {"y": longer(problem.y), "weight": longer(problem.weight)}
-    parts["index"] = np.arange(size, dtype=np.int32)
-    if not is_matrix:
-        place = longer(own)
-        x, parts["x"] = jax.tree.map(lambda a: np.asarray(a)[place], (inputs.x, data.x))
-        return inputs._replace(data=data._replace(**parts), x=x)
-    rows, values = np.asarray(inputs.x)[own], np.zeros((size, size), data.y.dtype)
-    given = holds_precomputed(kernel)
-    own_values = rows[:, own] if given else kernel_values(kernel, rows, rows, rows.dtype)
-    values[: len(own), : len(own)] = own_values
-    parts["x"] = jax.device_put(values)
-    return inputs._replace(data=data._replace(**parts), x=parts["x"])
+    if problems[0].rows is None and not is_matrix:
+        parts: dict[str, Any] = {"y": problems[0].y, "weight": problems[0].weight}
+        return inputs._replace(data=data._replace(**parts))
+    index = np.zeros((len(problems), size), np.int32)
+    y, weight = (np.zeros(index.shape, a.dtype) for a in (data.y, data.weight))
+    for i, problem in enumerate(problems):
+        m = len(problem.y)
+        index[i, :m] = np.arange(m) if problem.rows is None else problem.rows
+        y[i, :m], weight[i, :m] = problem.y, problem.weight
+    number = np.broadcast_to(np.arange(size, dtype=np.int32), index.shape)
+    if is_matrix and not holds_precomputed(kernel):  # of one problem
+        rows, own = np.asarray(inputs.x)[index[0, :m]], np.zeros((1, size, size), y.dtype)
+        own[0, :m, :m] = kernel_values(kernel, rows, rows, rows.dtype)
+        x = own
+    else:
+        x, own = jax.tree.map(lambda a: np.asarray(a)[index], (inputs.x, data.x))
+    if is_matrix and holds_precomputed(kernel):
+        x = own = np.take_along_axis(x, index[:, None], axis=2)
+    parts = {"x": own, "y": y, "weight": weight, "index": number}
+    data = data._replace(**parts)
+    if len(problems) == 1:
+        data, x = jax.tree.map(lambda a: a[0], (data, x))
+    if is_matrix:  # on its device once
+        x = jax.device_put(x)
+        data = data._replace(x=x)
+    return inputs._replace(data=data, x=x)
 
 
-def on_all_rows(model: Any, problem: Problem, n: int) -> np.ndarray:
-    """The coefficients (n,) of all rows, by those of the rows of a problem."""
-    own = slice(None) if problem.rows is None else problem.rows
-    coef = np.zeros(n, model.coef.dtype)
-    coef[own] = np.asarray(model.coef)[: len(problem.y)]
-    return coef
-
-
-def joined(whole: object, models: list) -> Any:
-    """The model of several, which share the leaves that are the same object."""
-    if isinstance(whole, one_vs_weighted_rest):
-        whole = whole.rest
+def joined(whole: object, model: Any, own: dict[str, np.ndarray]) -> Any:
+    """The model of several, of one of them and the stacked fields in which they differ."""
+    one = dataclasses.replace(model, **{name: stacked[0] for name, stacked in own.items()})
+    whole = whole.rest if isinstance(whole, one_vs_weighted_rest) else whole
     if not isinstance(whole, Problems):
-        return models[0]
-    columns = [*zip(*map(jax.tree.leaves, models), strict=True)]
-    own = tuple(any(leaf is not column[0] for leaf in column) for column in columns)
-    leaves = [np.stack(a) if flag else a[0] for a, flag in zip(columns, own, strict=True)]
-    return whole.join(jax.tree.unflatten(jax.tree.structure(models[0]), leaves), own)
+        return one
+    every = dataclasses.replace(model, **own)
+    leaves = zip(jax.tree.leaves(every), jax.tree.leaves(one), strict=True)
+    return whole.join(every, tuple(np.ndim(a) > np.ndim(b) for a, b in leaves))
 
 
 @jax.jit
