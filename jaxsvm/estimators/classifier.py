@@ -186,8 +186,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
     def _calibrate(self, x: Any, y: np.ndarray, weight: np.ndarray, targets: Targets) -> None:
         """Fit probabilities by machines on four fifths of the rows each."""
         used = np.flatnonzero(weight > 0)
-        x, y, weight = x[used], y[used], weight[used]
-        place = targets.place[used]
+        x, place, weight = x[used], targets.place[used], weight[used]
         folds = min(FOLDS, int(np.bincount(place).min()))
         if folds < 2:
             raise ValueError(
@@ -201,10 +200,12 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             machine.set_params(decision_function_shape="ovo")
         if self._kernel_rows is not None:  # x is the matrix of a function of arrays
             machine.set_params(kernel="precomputed")
+        if isinstance(self.class_weight, dict):  # of names, and the folds are of numbers
+            machine.set_params(class_weight=dict(enumerate(targets.class_weight.tolist())))
         with config_context(enable_metadata_routing=False):  # the weights are for `fit`
             x = x[:, used] if self._columns == "rows" else x
             how: Any = {"method": "decision_function", "params": {"sample_weight": weight}}
-            values = cross_val_predict(machine, x, y, cv=folds, **how)
+            values = cross_val_predict(machine, x, place, cv=folds, **how)
         columns = values if coupling == "pairs" else columns_of(values, "rest")
         how = "sigmoid", coupling, targets.names or ()
         self.calibrated_ = calibrate_columns(self.model_.inner, columns, place, weight, *how)

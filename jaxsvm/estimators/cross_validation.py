@@ -24,7 +24,7 @@ from ..loops.scoring import ProbabilityScore
 from ..loops.select_checks import axis_of
 from ..models import Classifier
 from .base import BaseSVM, MergedRows, Targets, Trained
-from .compact import add_to_intercept, compact
+from .compact import add_to_intercept, compact, with_inner
 from .kernel_svm import KernelSVM
 from .parameters import WITH_GAMMA, PerRow, parameters
 from .preprocess import batch, make_seed, pad_columns
@@ -165,8 +165,9 @@ class GridCV(BaseSVM):
             setattr(self, f"{name}s_", axes.get(name))
         self.certificate_ = selection.certificate
         selection = _in_rows_of_user(selection, rows, fold, names, d, self._centre)
+        model = with_inner(selection.model, self._in_units_of_rows)
         self.selection_ = dataclasses.replace(
-            selection, targets=targets.value + self._centre, weight=weight
+            selection, model=model, targets=targets.value + self._centre, weight=weight
         )
         return chosen
 

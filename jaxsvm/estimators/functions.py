@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -95,13 +96,19 @@ VALUES: dict[type[Kernel], Callable] = {
 def kernel_values(kernel: Kernel, x: np.ndarray, z: np.ndarray, dtype: object) -> np.ndarray:
     """The values (n, m) of a kernel of `VALUES` at dense rows, of sums in float64."""
     numbers, rows = jax.tree.map(np.asarray, kernel), np.float64(z)
-    with one_thread():
-        return VALUES[type(kernel)](numbers, rows if x is z else np.float64(x), rows, dtype)
+    with one_thread(), np.errstate(over="ignore"):  # what is too large makes no finite model
+        values = VALUES[type(kernel)](numbers, rows if x is z else np.float64(x), rows, dtype)
+        return values.astype(dtype, copy=False)
 
 
-def one_thread() -> AbstractContextManager:
-    """One thread for products of NumPy: several wait for longer than small products take."""
-    return _controller().limit(limits=1)
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for products of NumPy: several wait for longer than small products take.
+
+    The number is one of the process, so that callers wait for each other.
+    """
+    with _lock, _controller().limit(limits=1, user_api="blas"):
+        yield
 
 
-_controller = functools.cache(threadpoolctl.ThreadpoolController)
+_controller, _lock = functools.cache(threadpoolctl.ThreadpoolController), threading.RLock()

@@ -151,9 +151,8 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
 
     def _train(self, x: object, y: np.ndarray, weight: np.ndarray, **more: object) -> Trained:
         fitted = super()._train(x, y, weight, **more)
-        if self._unit != 1:
-            self.model_ = with_inner(self.model_, self._in_units_of_rows)
-            self.fit_ = self.fit_._replace(model=self.model_)
+        self.model_ = with_inner(self.model_, self._in_units_of_rows)
+        self.fit_ = self.fit_._replace(model=self.model_)
         inner = inner_of(self.model_)
         coef = np.asarray(inner.w, np.float64)
         b = np.asarray(inner.b, np.float64)
@@ -174,6 +173,8 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         return x, self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
 
     def _in_units_of_rows(self, model: Any) -> Any:
+        if self._unit == 1:
+            return model
         w = np.asarray(model.w)
         return dataclasses.replace(model, w=(w / self._unit).astype(w.dtype))
 

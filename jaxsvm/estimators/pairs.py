@@ -153,32 +153,38 @@ def fit_problems(
     if type(kernel) in VALUES and few:
         solver = solver.replace(kernel=kernels.precomputed())
     inputs = placed(solver, sampler, None, data, False)
-    made: list[tuple] = []
+    rows, made = inputs, list[tuple]()
+    names = ("w", "b") if kernel is None else ("coef", "b")
     for start in range(0, len(problems), width):
         part = [problems[min(i, len(problems) - 1)] for i in range(start, start + width)]
-        rows = rows_of(part, inputs, kernel, size)
+        if made and part[0].rows is None:  # the same rows, and kernel values, as before
+            targets: dict[str, Any] = {"y": part[0].y, "weight": part[0].weight}
+            rows = rows._replace(data=rows.data._replace(**targets))
+        else:
+            rows = rows_of(part, inputs, kernel, size)
         ends = run_once(rows, key) if width == 1 else run_lanes(inputs, rows.data, rows.x, key)
-        made.append(ends)
+        state, row, model = ends  # but for the last, models are not kept: they hold kernel values
+        made.append((state, row, [vars(model).get(name) for name in names]))
     each = lambda a: np.asarray(a)[None] if width == 1 else np.asarray(a)
     join = lambda *parts: np.concatenate([*map(each, parts)])[: len(problems)]
-    row = jax.tree.map(join, *(row for _, row, _ in made))
+    states, ends_of, fields = zip(*made, strict=True)
+    row = jax.tree.map(join, *ends_of)
     sums = row.step[0], row.loss.mean(), row.residual.max(), row.support.sum(), row.evals.sum()
     curve: Any = Curve._make([*map(np.atleast_1d, sums), None])
-    states = [state for state, _, _ in made]
-    run = RunState(states, (), row.step[0], curve.residual[0] <= limit)
+    run = RunState([*states], (), row.step[0], curve.residual[0] <= limit)
     finite = np.isfinite(row.loss + row.residual).all()
-    field = lambda name: join(*(vars(model)[name] for _, _, model in made))
     own, shared = dict[str, np.ndarray](), dict[str, Any]()
-    if kernel is None and len(problems) > 1:
-        own = {"w": field("w"), "b": field("b")}
-    elif kernel is not None:  # of all rows, which the models share
+    if kernel is not None or len(problems) > 1:
+        columns = zip(*fields, strict=True)
+        own = {name: join(*column) for name, column in zip(names, columns, strict=True)}
+    if kernel is not None:  # of all rows, which the models share
         shared = {"kernel": kernel, "x": data.x, "index": np.arange(len(data.y), dtype=np.int32)}
         coefs = np.zeros((len(problems), len(data.y)), row.loss.dtype)
-        for coef, values, problem in zip(coefs, field("coef"), problems, strict=True):
+        for coef, values, problem in zip(coefs, own["coef"], problems, strict=True):
             place = slice(None) if problem.rows is None else problem.rows
             coef[place] = values[: len(problem.y)]
-        own = {"b": field("b"), "coef": coefs}
-    model = joined(whole, dataclasses.replace(made[0][2], **shared), own)
+        own["coef"] = coefs
+    model = joined(whole, dataclasses.replace(model, **shared), own)
     return Fit(model, run, curve, limit, finite, np.int32(STEPS))
 
 

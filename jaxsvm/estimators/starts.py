@@ -34,16 +34,21 @@ class Solution(NamedTuple):
 
     solver: Solver  # of two classes or one column
     state: State  # of the solver of all of them
-    kind: str  # the columns and the classes, or targets, in words
+    names: Any  # of the classes, or None
+    columns: str  # their number, and that of several targets, in words
     rows: str  # a digest of the rows, dense or sparse, and of their targets
 
     @classmethod
     def of(cls, solver: Solver, x: Any, value: np.ndarray, names: Any, columns: int) -> Solution:
         """That of a run on rows x with targets, without a state."""
         targets = f" and {value.shape[1]} targets" if value.ndim == 2 else ""
-        classes = "" if names is None else f" and the classes {list(names)}"
         rows = hashlib.sha256(row_hashes(x).tobytes() + value.tobytes()).hexdigest()
-        return cls(solver, None, f"{columns} columns{targets}{classes}", rows)
+        return cls(solver, None, names, f"{columns} columns{targets}", rows)
+
+    @property
+    def kind(self) -> str:
+        """The columns, and the classes or targets, in words."""
+        return self.columns + ("" if self.names is None else f" and the classes {[*self.names]}")
 
 
 def streams(solver: Solver) -> bool:
@@ -84,7 +89,7 @@ def start_of(
         )
     if last is None:
         return None
-    if last.kind != now.kind:
+    if (last.names, last.columns) != (now.names, now.columns):
         raise ValueError(
             f"warm_start=True begins at the last solution, of {last.kind}, and the rows have "
             f"{now.kind}: set warm_start=False, or fit a clone"

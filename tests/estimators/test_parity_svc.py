@@ -1,6 +1,7 @@
 """`SVC` beside scikit-learn's: the behaviours that the tests of `sklearn.svm` assert, on the same
 rows."""
 
+import concurrent.futures
 import functools
 import inspect
 
@@ -12,6 +13,7 @@ import scipy.optimize
 import scipy.sparse
 import sklearn.linear_model
 import sklearn.svm
+import threadpoolctl
 from compiling import listen
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -594,3 +596,11 @@ def test_values_of_a_few_rows_are_those_of_many(kernel, classes):
     if kernel != "sigmoid":  # whose dual has several maxima
         theirs = sklearn.svm.SVC(decision_function_shape="ovo", **options).fit(x, y)
         np.testing.assert_allclose(many[:3], theirs.decision_function(x[:3]), atol=0.02)
+
+
+def test_threads_leave_the_number_of_threads_as_it_was():
+    made, before = SVC().fit(X, Y), threadpoolctl.threadpool_info()
+    work = lambda _: [made.decision_function(X) for _ in range(60)]
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, range(3)))
+    assert threadpoolctl.threadpool_info() == before

@@ -223,3 +223,33 @@ def test_probabilities_in_a_file(tmp_path):
     again = models.load(tmp_path / "model.npz")
     np.testing.assert_allclose(again.predict_proba(X), made.predict_proba(X), atol=1e-5)
     assert again.predict(X[:1]).tolist() == [again.classes[made.predict_proba(X[:1]).argmax()]]
+
+
+@pytest.mark.parametrize("machine", [SVC, LinearSVC])
+def test_class_weights_by_name_are_those_of_the_folds(machine):
+    numbers = np.unique(Y, return_inverse=True)[1]
+    by_name = dict(zip(np.unique(Y), (1.0, 5.0, 2.0), strict=True))
+    named, numbered = (
+        machine(probability=True, class_weight=weights, random_state=0).fit(X, y)
+        for y, weights in ((Y, by_name), (numbers, dict(enumerate(by_name.values()))))
+    )
+    np.testing.assert_array_equal(named.predict_proba(X), numbered.predict_proba(X))
+    plain = machine(probability=True, random_state=0).fit(X, Y)
+    assert (named.predict_proba(X) != plain.predict_proba(X)).any()
+
+
+def test_sigmoids_of_two_classes_have_the_signs_of_libsvm():
+    x, y = part(2)
+    made = SVC(probability=True).fit(x, y)
+    value = 1 / (1 + np.exp(-made.probA_ * made.decision_function(x) + made.probB_))
+    np.testing.assert_allclose(made.predict_proba(x)[:, 0], value, atol=1e-6)
+
+
+def test_a_search_with_a_scale_of_the_intercept_has_models_of_the_rows():
+    made = LinearSVCCV(Cs=[0.01, 1.0], cv=3, intercept_scaling=10.0, probability=True).fit(X, Y)
+    rows = X.astype(np.float32)
+    np.testing.assert_allclose(
+        made.calibrated_.predict_proba(rows), made.predict_proba(X), atol=1e-5
+    )
+    found = np.asarray(made.selection_.model.inner(rows))
+    np.testing.assert_allclose(found, made.decision_function(X), atol=1e-4)
