@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MOST = {"jaxsvm": 18_149, "tests": 34_962}
+MOST = {"jaxsvm": 18_148, "tests": 34_963}
 
 
 def lines_of_code(text: str) -> int:

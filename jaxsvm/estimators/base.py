@@ -221,10 +221,6 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
             total = copies * np.broadcast_to(factors, len(weight))[index]
         return MergedRows(x, index, copies, total, len(rows), group)
 
-    def _in_units_of_rows(self, model: object) -> object:
-        """A model on rows as solvers take them, for the rows of the user."""
-        return model
-
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """What rows with checked targets and weights are trained on."""
         return Targets(y - self._centre)

@@ -26,6 +26,7 @@ from ..models import Classifier
 from .base import BaseSVM, MergedRows, Targets, Trained
 from .compact import add_to_intercept, compact, with_inner
 from .kernel_svm import KernelSVM
+from .linear import LinearSVM
 from .parameters import WITH_GAMMA, PerRow, parameters
 from .preprocess import batch, make_seed, pad_columns
 from .tasks import as_task
@@ -165,7 +166,8 @@ class GridCV(BaseSVM):
             setattr(self, f"{name}s_", axes.get(name))
         self.certificate_ = selection.certificate
         selection = _in_rows_of_user(selection, rows, fold, names, d, self._centre)
-        model = with_inner(selection.model, self._in_units_of_rows)
+        is_linear, model = isinstance(self, LinearSVM), selection.model
+        model = with_inner(model, self._in_units_of_rows) if is_linear else model
         self.selection_ = dataclasses.replace(
             selection, model=model, targets=targets.value + self._centre, weight=weight
         )

@@ -158,8 +158,8 @@ def fit_problems(
     for start in range(0, len(problems), width):
         part = [problems[min(i, len(problems) - 1)] for i in range(start, start + width)]
         if made and part[0].rows is None:  # the same rows, and kernel values, as before
-            targets: dict[str, Any] = {"y": part[0].y, "weight": part[0].weight}
-            rows = rows._replace(data=rows.data._replace(**targets))
+            again = rows.data._replace(y=part[0].y, weight=part[0].weight)
+            rows = rows._replace(data=again)
         else:
             rows = rows_of(part, inputs, kernel, size)
         ends = run_once(rows, key) if width == 1 else run_lanes(inputs, rows.data, rows.x, key)
@@ -196,8 +196,8 @@ def rows_of(problems: list[Problem], inputs: Inputs, kernel: Any, size: int) -> 
     solver: Any = inputs.solver
     data, is_matrix = inputs.data, kernel is not None and holds_precomputed(solver.kernel)
     if problems[0].rows is None and not is_matrix:
-        parts: dict[str, Any] = {"y": problems[0].y, "weight": problems[0].weight}
-        return inputs._replace(data=data._replace(**parts))
+        data = data._replace(y=problems[0].y, weight=problems[0].weight)
+        return inputs._replace(data=data)
     index = np.zeros((len(problems), size), np.int32)
     y, weight = (np.zeros(index.shape, a.dtype) for a in (data.y, data.weight))
     for i, problem in enumerate(problems):
@@ -213,7 +213,7 @@ def rows_of(problems: list[Problem], inputs: Inputs, kernel: Any, size: int) -> 
         x, own = jax.tree.map(lambda a: np.asarray(a)[index], (inputs.x, data.x))
     if is_matrix and holds_precomputed(kernel):
         x = own = np.take_along_axis(x, index[:, None], axis=2)
-    parts = {"x": own, "y": y, "weight": weight, "index": number}
+    parts: dict = {"x": own, "y": y, "weight": weight, "index": number}
     data = data._replace(**parts)
     if len(problems) == 1:
         data, x = jax.tree.map(lambda a: a[0], (data, x))

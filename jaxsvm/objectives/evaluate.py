@@ -28,6 +28,7 @@ from ..types import (
     Lifted,
     Loss,
     Model,
+    SparseRows,
     check_weights,
     refuse_joint,
 )
@@ -166,7 +167,7 @@ def values_on_host(model: Any, data: Batch) -> np.ndarray:
     """As `decision_values`, known ones, by as little of a program as there is."""
     x: Any = data.x
     fits = isinstance(model, Linear) and model.w.shape == x.shape[1:]
-    if fits and is_array(x) and x.size <= SMALL:
+    if fits and not isinstance(x, SparseRows) and is_array(x) and x.size <= SMALL:
         with np.errstate(all="ignore"):
             return np.asarray(x, accum_dtype(x)) @ np.asarray(model.w) + np.asarray(model.b)
     is_kernel = isinstance(model, Expansion) and np.ndim(model.coef) == 1

@@ -539,7 +539,7 @@ NEW_FUNCTIONS = {  # calls, each with a function of its own, and the names of co
         lambda f: fit(
             jaxsvm.decomposition(1.0, kernels.custom(lambda x, z: f(x @ z.T))), DATA, KEY, steps=2
         ),
-        ["run_chunk", "begin", "conclude"],
+        ["run_once"],
     ),
     "features": (
         lambda f: fit(
