@@ -116,9 +116,3 @@ class KernelClassifier(KernelSVM, BaseClassifier):
             return np.empty(0)
         curve, pairs = self.calibrated_.curve, self.calibrated_.coupling == "pairs"
         return curve.offset if pairs else -curve.offset  # of two classes it is of the second
-
-
-def limits_of_nu(total: np.ndarray) -> np.ndarray:
-    """The largest nu of each pair of classes, from the weights (k,) of the classes."""
-    first, second = np.triu_indices(len(total), 1)
-    return 2 * np.minimum(total[first], total[second]) / (total[first] + total[second])

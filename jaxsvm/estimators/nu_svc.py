@@ -6,7 +6,7 @@ import numpy as np
 
 from ..solvers import nu_svc
 from .base import Spec, Targets
-from .kernel_classifier import KernelClassifier, limits_of_nu
+from .kernel_classifier import KernelClassifier
 from .parameters import estimator
 
 
@@ -78,3 +78,9 @@ class NuSVC(KernelClassifier):
                     f"at most 2 min(n+, n-) / (n+ + n-) = {limit:.6g} by weight, got {self.nu:g}"
                 )
         return targets._replace(factors=1.0)
+
+
+def limits_of_nu(total: np.ndarray) -> np.ndarray:
+    """The largest nu of each pair of classes, from the weights (k,) of the classes."""
+    first, second = np.triu_indices(len(total), 1)
+    return 2 * np.minimum(total[first], total[second]) / (total[first] + total[second])

@@ -4,6 +4,8 @@ rows."""
 import concurrent.futures
 import functools
 import inspect
+import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +28,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from jaxsvm import calibration, estimators, kernels
 from jaxsvm.estimators import SVC, LinearSVC, NuSVC
+from jaxsvm.estimators.functions import one_thread
 
 pytestmark = [
     pytest.mark.usefixtures("usual_promotion"),
@@ -599,8 +602,19 @@ def test_values_of_a_few_rows_are_those_of_many(kernel, classes):
 
 
 def test_threads_leave_the_number_of_threads_as_it_was():
-    made, before = SVC().fit(X, Y), threadpoolctl.threadpool_info()
-    work = lambda _: [made.decision_function(X) for _ in range(60)]
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        list(pool.map(work, range(3)))
+    """The second one comes while the first is there, and stays for longer."""
+    before, is_there = threadpoolctl.threadpool_info(), threading.Event()
+
+    def first():
+        with one_thread():
+            is_there.set()
+            time.sleep(0.2)
+
+    def second():
+        is_there.wait()
+        with one_thread():
+            time.sleep(0.4)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda fn: fn(), (first, second)))
     assert threadpoolctl.threadpool_info() == before
