@@ -452,13 +452,13 @@ def test_a_file_that_another_stream_writes_is_left_to_it(tmp_path):
     path = tmp_path / "run.npz"
 
     def chunks():
-        for number, part in enumerate(pieces([20] * 5)):
-            yield part
-            end = time.monotonic() + 20 * (number == 3)  # chunks are read before they are needed
-            while not path.exists() and time.monotonic() < end:
-                time.sleep(0.01)
-            if path.exists():
-                path.write_bytes(b"of another run")
+        yield from pieces([20] * 5)[:4]
+        end = time.monotonic() + 20  # until all four are saved: no save is under way
+        while not path.exists() or int(models.load(path).chunks) < 4:
+            assert time.monotonic() < end
+        time.sleep(0.2)  # the run notes when it wrote
+        path.write_bytes(b"of another run")
+        yield from pieces([20] * 5)[4:]
 
     with pytest.warns(UserWarning, match="could not be saved"):
         with pytest.raises(
