@@ -37,14 +37,12 @@ from .preprocess import (
     is_sparse,
     make_seed,
     merge_duplicates,
-    on_cpu,
     pad_columns,
     padded_rows,
     to_train_dtype,
     validate,
 )
 from .starts import Solution, start_of, streams
-from .tasks import CallbackSupportMixin
 
 PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
 
@@ -107,7 +105,7 @@ class Spec(NamedTuple):
     name: str | None = None  # of the solver, for the attribute `solver_`
 
 
-class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
+class BaseSVM(RunParameters, BaseEstimator):
     """Fitting and decision values; a subclass says by `_spec` how it is trained.
 
     `_spec(rows, previous, **numbers)` makes the `Spec` of `MergedRows`, or of None where the solver
@@ -329,18 +327,17 @@ class BaseSVM(RunParameters, CallbackSupportMixin, BaseEstimator):
         return Pairs(model) if self._by_pairs and isinstance(model, OneVsOne) else model
 
     def _values(self, X: Any) -> np.ndarray:
-        """Decision values of checked rows; of JAX on their device, others on the host."""
+        """Decision values of checked rows."""
         outer, model = self._decision_model(), inner_of(self.model_)
-        on_device = isinstance(X, jax.Array)  # under array API dispatch
-        if isinstance(model, Linear) and not isinstance(outer, OneVsOne) and not on_device:
+        if isinstance(model, Linear) and not isinstance(outer, OneVsOne):
             # on the host: nothing is compiled or copied to a device
             weights, b = np.asarray(model.w, np.float64), np.asarray(model.b, np.float64)
-            return safe_sparse_dot(on_cpu(X), weights.T, dense_output=True) + b
+            return safe_sparse_dot(X, weights.T, dense_output=True) + b
         if isinstance(model, Expansion) and self._columns == "rows":
             X = X[:, np.maximum(np.asarray(model.index), 0)]
         if np.any(self._centre):  # added in float64
             values = apply(add_to_intercept(outer, -self._centre), X)
-            return (values if on_device else values.astype(np.float64)) + self._centre
+            return values.astype(np.float64) + self._centre
         return apply(outer, X)
 
 

@@ -23,8 +23,6 @@ from ..wrappers import one_vs_one, one_vs_rest
 from .base import BaseSVM, Targets, can_partial_fit
 from .pairs import Pairs, values_of_classes
 from .parameters import PerRow, parameters
-from .preprocess import module_of, named
-from .tasks import as_task
 
 FOLDS = 5  # of the cross-validation of probabilities, where each class has so many rows
 MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
@@ -44,7 +42,6 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
     probability: bool | str = False
     multiclass = "ovr"
 
-    @as_task
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
         """Train a new model.
 
@@ -171,9 +168,8 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         if isinstance(self.classes_, list):
             places = check_values(score) > 0
             columns = zip(self.classes_, places.T, strict=True)
-            labels = [named(names, place.astype(int)) for names, place in columns]
-            return module_of(labels[0]).stack(labels, axis=1)
-        return named(self.classes_, class_places(score))
+            return np.stack([names[place.astype(int)] for names, place in columns], axis=1)
+        return self.classes_[class_places(score)]
 
     # Probabilities where `probability` is True: by sigmoids of decision values out of fold, of more
     # than two classes of each against the rest, as of `CalibratedClassifierCV(ensemble=False)`, or
@@ -194,7 +190,6 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
                 "single row: leave probability out, or add rows"
             )
         machine = clone(self).set_params(probability=False)
-        machine.__dict__.pop("_skl_callbacks", None)  # which are for the whole fit
         coupling = "pairs" if isinstance(self._decision_model(), Pairs) else "rest"
         if coupling == "pairs":
             machine.set_params(decision_function_shape="ovo")
@@ -234,8 +229,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
     @available_if(lambda self: self._check_probability())
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Logarithms of the probabilities, (n, d) -> (n, k)."""
-        probability = self.predict_proba(X)
-        return module_of(probability).log(probability)
+        return np.log(self.predict_proba(X))
 
 
 def _names_of(c: int, column: np.ndarray) -> np.ndarray:

@@ -10,11 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._node import carried
 from ..kernels import holds_precomputed
 from ..models import Classifier, Expansion, Linear, Mapped, decision_values, support_index
 from ..models.multiclass import StackedModels
-from ..types import Array, SparseRows
+from ..types import SparseRows
 from ..wrappers import OneVsOne, OneVsRest
 from .functions import VALUES, kernel_values, one_thread
 from .pairs import Pairs
@@ -119,10 +118,8 @@ def apply(fn: Any, x: Any) -> Any:
     """The values of a model or a map at checked rows, by few programs whatever their number.
 
     Values of the usual kernels are made by NumPy, unless a program runs for longer than it
-    compiles. Rows of JAX stay on their device, with a program for each number of them.
+    compiles.
     """
-    if isinstance(x, jax.Array):
-        return _call(carried(fn), x)
     x, model = to_train_dtype(x), fn.model if isinstance(fn, Pairs) else fn
     points = model.inner if isinstance(model, OneVsRest | OneVsOne) else model
     if not isinstance(points, Expansion) or not _is_usual(points) or is_sparse(x):
@@ -134,8 +131,3 @@ def apply(fn: Any, x: Any) -> Any:
     with one_thread():
         values = [kernel_values(points.kernel, rows, z, np.float64) @ coef.T for rows in blocks]
     return (np.concatenate(values) + np.asarray(points.b)).astype(x.dtype)
-
-
-@jax.jit
-def _call(fn: Callable, x: object) -> Array:
-    return fn(x)

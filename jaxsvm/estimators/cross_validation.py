@@ -29,7 +29,6 @@ from .kernel_svm import KernelSVM
 from .linear import LinearSVM
 from .parameters import WITH_GAMMA, PerRow, parameters
 from .preprocess import batch, make_seed, pad_columns
-from .tasks import as_task
 
 # what a machine has once it is trained
 FITTED = """model_ fit_ n_iter_ fit_status_ coef_ intercept_ support_ support_vectors_ n_support_
@@ -76,7 +75,6 @@ class GridCV(BaseSVM):
     n_jobs: int | None = None
     verbose: int = 0
 
-    @as_task
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *, groups: PerRow = None
     ) -> Self:

@@ -23,13 +23,11 @@ from ..names import LANDMARKS
 from .compact import apply
 from .parameters import KernelParameters, estimator, kernel_of, parameters
 from .preprocess import make_seed, to_train_dtype, validate
-from .tasks import CallbackSupportMixin, as_task
 
 
 @parameters
 class Map(
     KernelParameters,
-    CallbackSupportMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     BaseEstimator,
@@ -46,7 +44,6 @@ class Map(
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    @as_task
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Draw the map for rows like X, (n, d); y is ignored."""
         integer("n_components", self.n_components, 1)

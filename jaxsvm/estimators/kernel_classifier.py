@@ -14,7 +14,6 @@ from .classifier import BaseClassifier
 from .kernel_svm import KernelSVM
 from .pairs import values_of_classes, votes_of
 from .parameters import parameters
-from .preprocess import named
 
 
 @parameters
@@ -84,7 +83,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
             return super().predict(X)
         score, k = check_values(self._scores(X)), len(self.classes_)
         votes = values_of_classes(score, k) if self.break_ties else votes_of(score > 0, k)
-        return named(self.classes_, votes.argmax(axis=1))
+        return self.classes_[votes.argmax(axis=1)]
 
     # Probabilities: sigmoids of decision values out of fold, of pairs of classes for votes.
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
@@ -27,13 +25,12 @@ from ..machines import (
     proximal_newton_by_C,
     system_for_grid,
 )
-from ..numerics import dot
 from ..solvers import crammer_singer, dual_descent
 from ..types import Loss
 from .base import BaseSVM, Spec, Trained, steps_of_state
 from .compact import inner_of, with_inner
 from .parameters import mean_sqnorm, parameters
-from .preprocess import on_cpu, validate
+from .preprocess import validate
 
 # residuals to stop at, as shares of `tol`: objectives are then below LIBLINEAR's at its `tol`, or
 # close to it; a warning comes above `tol`
@@ -181,7 +178,4 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
     def _scores(self, X: ArrayLike) -> Any:
         check_is_fitted(self, "model_")
         X = validate(self, X, reset=False)
-        if isinstance(X, jax.Array):  # under array API dispatch
-            weights, b = (jnp.asarray(a, X.dtype) for a in (self.coef_.T, self.intercept_))
-            return dot(X, weights) + b
-        return safe_sparse_dot(on_cpu(X), self.coef_.T, dense_output=True) + self.intercept_
+        return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Self
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import OutlierMixin
@@ -15,14 +14,11 @@ from ..solvers import one_class
 from .base import BaseSVM, Spec
 from .kernel_svm import KernelSVM
 from .parameters import PerRow, estimator
-from .preprocess import module_of
-from .tasks import as_task
 
 
 class OutlierDetector(OutlierMixin, BaseSVM):
     """A machine f(x) - rho for the support of a distribution, trained without targets."""
 
-    @as_task
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: PerRow = None) -> Self:
         """Train a new model.
 
@@ -42,18 +38,15 @@ class OutlierDetector(OutlierMixin, BaseSVM):
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Decision values f(x) - rho, (n, d) -> (n,): > 0 inside, < 0 outside."""
-        score = check_values(self._scores(X).ravel())
-        return score if isinstance(score, jax.Array) else score.astype(np.float64)
+        return check_values(self._scores(X).ravel()).astype(np.float64)
 
     def score_samples(self, X: ArrayLike) -> np.ndarray:
         """The values f(x), (n, d) -> (n,)."""
-        score = self.decision_function(X)
-        return score + module_of(score).asarray(self.offset_, score.dtype)
+        return self.decision_function(X) + self.offset_
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """(n, d) -> (n,): 1 inside, -1 outside."""
-        score = self.decision_function(X)
-        return module_of(score).where(score >= 0, 1, -1)
+        return np.where(self.decision_function(X) >= 0, 1, -1)
 
 
 @estimator("kernel degree gamma coef0 tol nu shrinking cache_size verbose max_iter progress")

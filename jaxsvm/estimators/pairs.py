@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
 
@@ -20,7 +19,7 @@ from ..kernels import holds_precomputed
 from ..loops.checks import adapted, check_rows
 from ..loops.fitting import Inputs, placed, run_once
 from ..machines import one_vs_weighted_rest
-from ..numerics import accum_dtype, dot, series_size
+from ..numerics import accum_dtype, series_size
 from ..types import STEPS, Array, Batch, Curve, Fit, RunState, Solver
 from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
 from ..wrappers.problems import Problems
@@ -69,10 +68,7 @@ def values_of_classes(score: np.ndarray, k: int) -> np.ndarray:
     A monotone function of the sum of the values of each class, within (-1/3, 1/3), is added.
     """
     signs = np.subtract(*(np.eye(k)[number] for number in np.triu_indices(k, 1)))
-    if isinstance(score, jax.Array):
-        sums = dot(score, jnp.asarray(signs, score.dtype))
-    else:
-        sums = score.astype(np.float64) @ signs
+    sums = score.astype(np.float64) @ signs
     return votes_of(score >= 0, k) + sums / (3 * (abs(sums) + 1))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from types import ModuleType
 from typing import Any
 
 import jax
@@ -58,25 +57,6 @@ def holds_words(values: object) -> bool:
     except (TypeError, ValueError):
         return True
     return False
-
-
-def on_cpu(x: object) -> Any:
-    """The rows for NumPy: those of other libraries, under array API dispatch, become arrays."""
-    return x if is_sparse(x) else np.asarray(x)
-
-
-def module_of(x: object) -> ModuleType:
-    """`jax.numpy` for arrays of JAX, which stay on their device, else `numpy`."""
-    return jnp if isinstance(x, jax.Array) else np
-
-
-def named(names: np.ndarray, place: object) -> Any:
-    """The names of numbers of classes (n,); on the device of these if JAX holds the names."""
-    if isinstance(place, jax.Array) and names.dtype.kind in "biuf":
-        there = jnp.asarray(names)
-        if np.array_equal(there, names):
-            return there[place]
-    return names[np.asarray(place)]
 
 
 def to_train_dtype(x: Any, weight: np.ndarray | None = None) -> Any:

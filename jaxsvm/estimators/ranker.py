@@ -24,7 +24,6 @@ from ..solvers import newton, ocas
 from ..solvers.primal.newton import MOST_ROUNDS
 from .base import ModelAttributes, Spec, Targets, steps_of_state
 from .parameters import PerRow, estimator, parameters
-from .tasks import as_task
 
 LOSSES = ("hinge", "squared_hinge")
 
@@ -137,7 +136,6 @@ class Ranker(PairwiseSVM):
     per_query: bool = False
     k: int | None = None
 
-    @as_task
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *, qid: PerRow = None
     ) -> Self:

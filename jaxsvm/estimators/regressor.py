@@ -13,7 +13,6 @@ from ..models import check_values
 from .base import BaseSVM
 from .parameters import PerRow
 from .preprocess import centre_of
-from .tasks import as_task
 
 
 class BaseRegressor(RegressorMixin, BaseSVM):
@@ -21,7 +20,6 @@ class BaseRegressor(RegressorMixin, BaseSVM):
 
     _free_intercept: ClassVar[Any] = True  # whether the intercept is not regularised
 
-    @as_task
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
         """Train a new model.
 

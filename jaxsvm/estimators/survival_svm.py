@@ -10,7 +10,6 @@ from sklearn.utils import Tags
 from ..objectives import concordance_on
 from .parameters import PerRow, estimator
 from .ranker import PairwiseSVM
-from .tasks import as_task
 
 
 @estimator("lam loss tol max_iter progress")
@@ -58,7 +57,6 @@ class SurvivalSVM(PairwiseSVM):
         tags.target_tags.positive_only = True  # of times; the sign of y is that of the event
         return tags
 
-    @as_task
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *, strata: PerRow = None
     ) -> Self:
