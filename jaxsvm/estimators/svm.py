@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Self
 
@@ -10,31 +9,23 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
-from .. import kernels, losses
+from .. import losses
 from .._node import nodes_in
-from ..solvers import decomposition, lasvm, sdca, smo
-from ..types import Loss, Solver
+from ..solvers import sdca
+from ..types import Solver
 from .base import ModelAttributes, Spec, can_partial_fit
 from .classifier import PartialFitMixin
-from .parameters import PerRow, estimator, kernel_of, parameters, spaces_of
+from .parameters import PerRow, estimator, parameters, spaces_of
 from .preprocess import equal_trees
 from .regressor import BaseRegressor
 from .starts import streams
 
-EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
-
 
 @parameters
 class SolverParameterMixin(ModelAttributes):
-    """Makes the solver from the parameters, by value or by name.
+    """A machine whose solver is a parameter.
 
     Args:
-        C: of a solver by name, weight of the loss of each row, > 0; None: 1.
-        kernel: of a solver by name: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12",
-            "matern32", "matern52", "rational_quadratic", "cosine", "chi2", "additive_chi2" or
-            "precomputed", or a kernel of jaxsvm; None: "rbf".
-        gamma: of a solver and a kernel by name: "scale" for 1/(d variance of X), "auto" for 1/d, or
-            a number > 0; None: "scale".
         tol: stop once the residual of the solver is at most this; "auto": 1e-3 if it measures the
             training set; None: none.
         sampler: chooses the rows of each step, such as `jaxsvm.samplers.epochs(64)`; None: that of
@@ -47,31 +38,14 @@ class SolverParameterMixin(ModelAttributes):
     """
 
     solver: Any = field(default=None, kw_only=False)
-    C: float | None = None
-    kernel: str | Callable | None = None
-    gamma: float | str | None = None
     steps: int | None = None
     tol: float | str | None = "auto"
     sampler: Any = None
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
-        options: dict[str, Any] = {"steps": self.steps, "tol": self.tol, "sampler": self.sampler}
-        return Spec(self._solver_of(rows, previous), length="steps", **options)
-
-    def _solver_of(self, rows: object, previous: object) -> Solver:
-        """The solver of the parameters."""
         loss: dict[str, Any] = {}
         if isinstance(self, RegressorMixin):
-            loss = {"loss": losses.eps_insensitive(0.1 if self.epsilon is None else self.epsilon)}
-        if isinstance(self.solver, str):
-            return self._by_name(rows, **loss)
-        names = "C", "kernel", "gamma", "epsilon"
-        conflicting = [name for name in names if getattr(self, name, None) is not None]
-        if conflicting:
-            raise ValueError(
-                f"{conflicting[0]} goes with a solver by name, such as solver='decomposition': "
-                "this one has its own"
-            )
+            loss = {"loss": losses.eps_insensitive(0.1)}
         solver = sdca(1.0, bias="feature", **loss) if self.solver is None else self.solver
         if not isinstance(solver, Solver):
             raise TypeError(
@@ -83,22 +57,8 @@ class SolverParameterMixin(ModelAttributes):
                 f"solver is {previous!r} since the first rows, got {solver!r} with another kernel "
                 "or feature map: call fit for a new model, or set it back for partial_fit"
             )
-        return solver
-
-    def _by_name(self, rows: Any, **loss: Loss) -> Solver:
-        """The exact solver of that name; without rows it has any kernel."""
-        if self.solver not in EXACT:
-            shown = ", ".join(map(repr, EXACT))
-            raise ValueError(
-                f"solver must be {shown} or a solver such as jaxsvm.pegasos(1e-3), "
-                f"got {self.solver!r}"
-            )
-        kernel: kernels.Kernel = kernels.linear()
-        if rows is not None:
-            name = "rbf" if self.kernel is None else self.kernel
-            gamma = "scale" if self.gamma is None else self.gamma
-            kernel = kernel_of(name, gamma, 3, 0.0, rows.x, rows.copies)
-        return EXACT[self.solver](1.0 if self.C is None else self.C, kernel, **loss)
+        options: dict[str, Any] = {"steps": self.steps, "tol": self.tol, "sampler": self.sampler}
+        return Spec(solver, length="steps", **options)
 
     @property
     def _no_partial_fit(self) -> str:
@@ -108,8 +68,7 @@ class SolverParameterMixin(ModelAttributes):
 
 
 @estimator(
-    "solver C kernel gamma multiclass steps tol sampler class_weight random_state progress "
-    "probability warm_start"
+    "solver multiclass steps tol sampler class_weight random_state progress probability warm_start"
 )
 class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     """A classifier trained by any solver.
@@ -120,9 +79,7 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
         solver: such as `jaxsvm.pegasos(1e-3)` or `jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(2.0))`; None:
             `jaxsvm.sdca(1.0, bias="feature")`, a linear SVM with C = 1 and a regularised intercept.
             Solvers that differ in numbers alone share compiled programs, so that a grid may list
-            them. Or the name of an exact solver of a kernel SVM with a free intercept, made with
-            `C`, `kernel` and `gamma`: "decomposition", "smo" or "lasvm" (exact on the rows that it
-            keeps after a pass).
+            them.
         multiclass: for more than two classes, "ovr", one model for each class against the rest, or
             "ovo", votes of one model for each pair of classes.
         steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000 (ten updates of
@@ -152,16 +109,13 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     multiclass: str = "ovr"
 
 
-@estimator("solver C kernel gamma epsilon steps tol sampler random_state progress warm_start")
+@estimator("solver steps tol sampler random_state progress warm_start")
 class SVMRegressor(SolverParameterMixin, BaseRegressor):
     """A regressor trained by any solver with a loss for real targets.
 
     Args:
         solver: such as `jaxsvm.sdca(1.0, loss=jaxsvm.losses.eps_insensitive(0.1))`; None: this,
-            with a regularised intercept. Or the name of an exact solver of scikit-learn's `SVR`,
-            made with `C`, `kernel`, `gamma` and `epsilon`: "decomposition", "smo" or "lasvm".
-        epsilon: of a solver by name, >= 0: insensitivity of the loss max(0, |y - f(x)| - epsilon);
-            None: 0.1.
+            with a regularised intercept.
         steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000; one pass for
             `partial_fit`.
 
@@ -179,8 +133,6 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
         >>> round(float(reg.fit([[1.0], [2.0]], [2.0, 4.0]).predict([[3.0]])[0]), 2)
         6.0
     """
-
-    epsilon: float | None = None
 
     @property
     def _free_intercept(self) -> bool:

@@ -172,20 +172,20 @@ def test_three_classes_are_those_of_libsvm(multiclass):
 
 
 @pytest.mark.long
-def test_solvers_by_name():
+def test_exact_solvers():
     x, y = rows()
+    kernel = kernels.rbf(gamma=1 / (x.shape[1] * x.var()))
     score = SVC(2.0, tol=1e-5, max_iter=2000).fit(x, y).decision_function(x)
-    named = SVMClassifier("decomposition", C=2.0, tol=1e-5).fit(x, y)
+    named = SVMClassifier(jaxsvm.decomposition(2.0, kernel), tol=1e-5).fit(x, y)
     np.testing.assert_allclose(named.decision_function(x), score, atol=2e-5)
     assert not hasattr(named, "partial_fit")
-    for name in ("smo", "lasvm"):
-        other = SVMClassifier(
-            name, C=2.0, kernel="rbf", gamma="scale", tol=1e-5, random_state=0
-        ).fit(x, y)
+    for solver in (jaxsvm.smo(2.0, kernel), jaxsvm.lasvm(2.0, kernel)):
+        other = SVMClassifier(solver, tol=1e-5, random_state=0).fit(x, y)
         assert other.fit_.converged and np.mean(other.predict(x) == named.predict(x)) > 0.98
-        if name == "smo":  # LASVM ends at the optimum on the rows that it kept
+        if type(solver) is jaxsvm.smo:  # LASVM ends at the optimum on the rows that it kept
             np.testing.assert_allclose(other.decision_function(x), score, atol=1e-4)
-    assert SVMClassifier("smo", kernel="precomputed").__sklearn_tags__().input_tags.pairwise
+    given = SVMClassifier(jaxsvm.smo(2.0, kernels.precomputed()))
+    assert given.__sklearn_tags__().input_tags.pairwise
 
 
 @pytest.mark.long
@@ -344,8 +344,9 @@ def test_regressors_against_ridge_and_liblinear():
     ridge = sklearn.linear_model.Ridge(alpha=2.0, fit_intercept=False).fit(x, y)
     # 1e-6 in the residual, and float32
     np.testing.assert_allclose(squared.coef_, ridge.coef_, atol=1e-4)
-    for name in ("decomposition", "smo"):
-        exact = SVMRegressor(name, C=3.0, epsilon=0.2, tol=1e-5).fit(x, y)
+    kernel, loss = kernels.rbf(gamma=1 / (x.shape[1] * x.var())), losses.eps_insensitive(0.2)
+    for solver in (jaxsvm.decomposition, jaxsvm.smo):
+        exact = SVMRegressor(solver(3.0, kernel, loss=loss), tol=1e-5).fit(x, y)
         theirs = sklearn.svm.SVR(C=3.0, epsilon=0.2, tol=1e-7).fit(x, y)
         # tol, and float32
         np.testing.assert_allclose(exact.predict(x), theirs.predict(x), atol=1e-4)
@@ -815,11 +816,7 @@ def test_wrong_parameters_are_told():
         (Pegasos(max_iter=0), "max_iter must be a whole number of at least 1"),
         (SVC(bias="bounded"), "bias must be one of 'free', 'none', 'feature'"),
         (SVC(loss=losses.logistic), "is not quadratic: take newton, ocas or sdca"),
-        (
-            SVMClassifier("sdca"),
-            "solver must be 'decomposition', 'smo', 'lasvm' or a solver such as",
-        ),
-        (SVMClassifier(jaxsvm.sdca(1.0), C=2.0), "C goes with a solver by name"),
+        (SVMClassifier("sdca"), "solver must be a solver such as"),
         (BudgetedSVC(budget=1), "budget must be a whole number of at least 2"),
         (BudgetedSVC(partners=0), "partners must be a whole number of at least 1"),
         (BudgetedSVC(method="sgd"), "method must be one of 'bsca', 'bsgd'"),
@@ -909,7 +906,8 @@ def test_a_machine_on_features_is_certified_on_the_rows_that_came():
 @pytest.mark.long
 def test_a_model_of_no_rows_has_no_support():
     x, _ = rows()
-    made = SVMRegressor("decomposition", epsilon=50.0).fit(x, x[:, 0])
+    loss = losses.eps_insensitive(50.0)
+    made = SVMRegressor(jaxsvm.decomposition(1.0, kernels.rbf(1.0), loss=loss)).fit(x, x[:, 0])
     assert made.support_.shape == (0,) and made.dual_coef_.shape == (1, 0)
     assert np.ptp(made.predict(x)) == 0
 

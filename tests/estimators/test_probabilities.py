@@ -62,7 +62,7 @@ def test_a_linear_machine_has_the_probabilities_of_scikit_learn(k):
         Pegasos(alpha=1e-2),
         BudgetedSVC(budget=30),
         SVMClassifier(),
-        SVMClassifier("decomposition", gamma=0.3),
+        SVMClassifier(jaxsvm.decomposition(1.0, jaxsvm.kernels.rbf(gamma=0.3))),
         LinearSVC(loss="hinge"),
         LinearSVC(penalty="l1"),
         LinearSVC(multi_class="crammer_singer"),

@@ -109,7 +109,7 @@ def test_a_label_that_no_row_has_is_never_predicted(class_weight):
     "machine",
     [
         estimators.SVMClassifier(jaxsvm.sdca(0.1, bias="feature")),
-        estimators.SVMClassifier("decomposition"),
+        estimators.SVMClassifier(jaxsvm.decomposition(1.0, jaxsvm.kernels.rbf(gamma=0.2))),
         estimators.Pegasos(),
         estimators.BudgetedSVC(),
     ],

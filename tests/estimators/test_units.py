@@ -88,8 +88,10 @@ def test_the_model_holds_the_centre(tmp_path):
 
 EXACT = {
     "nu": lambda: NuSVR(gamma=0.5, C=100),
-    "decomposition": lambda: SVMRegressor("decomposition", gamma=0.5, C=100),
-    "smo by value": lambda: SVMRegressor(
+    "decomposition": lambda: SVMRegressor(
+        jaxsvm.decomposition(100.0, kernels.rbf(gamma=0.5), loss=losses.eps_insensitive(0.1))
+    ),
+    "smo": lambda: SVMRegressor(
         jaxsvm.smo(100.0, kernels.rbf(gamma=0.5), loss=losses.eps_insensitive(0.1))
     ),
 }

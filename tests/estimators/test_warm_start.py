@@ -83,7 +83,6 @@ def test_another_cost_takes_fewer_iterations_to_the_same_solution(made, k, atol)
         (SVC(C=30.0, gamma=0.1), 3),
         (SVC(C=30.0, gamma=0.1, multiclass="ovr", loss="squared_hinge"), 3),
         (SVR(C=30.0, gamma=0.1), 2),
-        (SVMClassifier("decomposition", C=30.0, gamma=0.1), 3),
     ],
 )
 def test_exact_machines_begin_at_the_coefficients(made, k, monkeypatch):
