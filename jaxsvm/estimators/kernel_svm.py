@@ -39,9 +39,6 @@ class KernelSVM(KernelParameters, BaseSVM):
             units of y.
         cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
         max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
-        warm_start: whether `fit` begins at the dual coefficients of the fit before, in proportion
-            to C, if that had warm_start=True, too. On other rows it begins anew; other classes or
-            columns are refused.
     """
 
     shrinking: bool = True

@@ -61,10 +61,9 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             regularises the intercept less.
         random_state: int, `RandomState` or None; the order of rows.
         warm_start: whether `fit` begins at the solution of the fit before, if that had
-            warm_start=True, too: by newton and proximal_newton at its weights, by other solvers on
+            warm_start=True, too: by newton and proximal_newton at its weights, by dual_descent on
             the same rows only, else anew. For losses without a continuous slope "auto" then takes
-            dual_descent, or sdca where loops are slow. Other classes or columns are refused, and so
-            are interior_point and augmented_lagrangian.
+            dual_descent. Other classes or columns are refused, and so are other solvers.
     """
 
     _packs_rows = True
@@ -127,8 +126,8 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         if self.solver != "auto":
             return self.solver
         is_smooth = loss.curvature is not None
-        if self.warm_start and not is_smooth:  # those that can begin at a solution
-            return "sdca" if loss.quadratic is None else "dual_descent"
+        if self.warm_start and not is_smooth:  # that which can begin at a solution
+            return "dual_descent"
         if is_smooth and loss.quadratic is not None and rows < x.shape[1]:
             return "dual_descent"
         name = fastest_linear(loss, rows, x.shape[1], not is_sparse(x))

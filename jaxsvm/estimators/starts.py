@@ -10,23 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._node import cast, node, takes
-from ..engines.coordinate_ascent import CoordinateState, dual_coef
+from .._node import cast
 from ..numerics import accum_dtype
 from ..types import Array, Batch, Solver, State, said, same_structure
 from ..wrappers.problems import MaskedState
 from .parameters import spaces_of
 from .preprocess import equal_trees, row_hashes
-
-
-@node
-class targets_of_rows(Solver):
-    """Its state are the targets and the weights of the rows, of each problem."""
-
-    targets = "labels"
-
-    def init(self, key: Array, data: Batch) -> tuple[Array, Array]:
-        return data.y, data.weight
 
 
 class Solution(NamedTuple):
@@ -65,7 +54,7 @@ def start_of(
     """The state of a run that begins at the last solution; None: it begins anew.
 
     States of runs that continue on other rows go on, and weights are a start on any rows. Dual
-    coefficients are one on the same rows, in proportion to C.
+    coefficients are one on the same rows.
 
     Args:
         last: of the fit before; None: there was none.
@@ -77,15 +66,14 @@ def start_of(
     Raises:
         ValueError: a solver that cannot begin at a solution; other classes or columns.
     """
-    solver, goes_on = now.solver, streams(whole(now.solver))
-    shapes = jax.eval_shape(whole(solver).init, key, data)
+    solver = whole(now.solver)
+    goes_on, shapes = streams(solver), jax.eval_shape(solver.init, key, data)
     first = _bare(shapes)
-    parts = {"v", "coef", "dual"}.intersection(getattr(first, "_fields", ()))
-    if not (goes_on or said(first, "restart") or takes(solver, "start") and parts):
+    if not (goes_on or said(first, "restart")):
         raise ValueError(
             "warm_start=True takes a solver that can begin at a solution, and "
             f"{said(first, 'method', 'this solver')} cannot: set warm_start=False, or take newton, "
-            "dual_descent, pegasos, sdca or decomposition"
+            "proximal_newton, dual_descent or pegasos"
         )
     if last is None:
         return None
@@ -94,21 +82,18 @@ def start_of(
             f"warm_start=True begins at the last solution, of {last.kind}, and the rows have "
             f"{now.kind}: set warm_start=False, or fit a clone"
         )
-    old, is_primal = _bare(last.state), "v" in parts
-    of_use = goes_on or is_primal or last.rows == now.rows
-    if not (of_use and equal_trees(spaces_of(solver), spaces_of(last.solver))):
+    if type(_bare(last.state)) is not type(first) or not equal_trees(
+        spaces_of(now.solver), spaces_of(last.solver)
+    ):
         return None
-    if goes_on or type(old) is not type(first):
+    if goes_on:
         return last.state if _are_like(last.state, shapes) else None
-    name = "v" if is_primal else "coef"
-    value = old.v if is_primal else _coefficients(old) * _ratio(solver, last.solver)
-    if is_primal and not _are_like(value, first.v):
+    name = "v" if "v" in first._fields else "coef"
+    value = getattr(_bare(last.state), name)
+    if (name == "coef" and last.rows != now.rows) or value.shape != getattr(first, name).shape:
         return None
-    fresh = _initial(cast(whole(solver), accum_dtype(data.x)), key, data)
-    if takes(solver, "start"):
-        state = _at_dual(value, solver, whole, key, data)
-    else:
-        state = _bare(fresh)._replace(**{name: value})
+    fresh = _initial(cast(solver, accum_dtype(data.x)), key, data)
+    state = _bare(fresh)._replace(**{name: value})
     return fresh._replace(inner=state) if isinstance(fresh, MaskedState) else state
 
 
@@ -118,39 +103,9 @@ def _initial(solver: Solver, key: Array, data: Batch) -> State:
     return solver.init(key, data)
 
 
-def _ratio(solver: object, before: object) -> float:
-    """The ratio of the C of two solvers, 1 where they have none."""
-    C, old = (vars(each).get("C") for each in (solver, before))
-    return 1.0 if C is None or old is None else float(C) / float(old)
-
-
-def _at_dual(coef: Array, solver: Solver, whole: Callable, key: Array, data: Batch) -> State:
-    """The states of the problems that begin at signed coefficients, (n,) or (k, n)."""
-    y, weight = _bare(whole(targets_of_rows()).init(key, data))
-    alpha = coef * y.astype(coef.dtype) if solver.targets == "labels" else coef
-    return _begun(cast(solver, coef.dtype), alpha, y, weight, key, data)
-
-
-@jax.jit
-def _begun(solver: Solver, alpha: Array, y: Array, weight: Array, key: Array, data: Batch) -> State:
-    """The states of problems with targets and weights (n,) or (k, n) that begin at alpha."""
-
-    def init(alpha, y, weight):
-        return solver.replace(start=alpha).init(key, data._replace(y=y, weight=weight))
-
-    return (jax.vmap(init) if alpha.ndim == 2 else init)(alpha, y, weight)
-
-
 def _bare(state: object) -> Any:
     """The state of the problems, without the factors of their weights."""
     return state.inner if isinstance(state, MaskedState) else state
-
-
-def _coefficients(state: Any) -> Array:
-    """The signed dual coefficients of a state, (n,) or (k, n)."""
-    if isinstance(state, CoordinateState):
-        return (jax.vmap(dual_coef) if state.coef.ndim == 2 else dual_coef)(state)
-    return getattr(state, "dual", state).coef
 
 
 def _are_like(one: object, other: object) -> bool:

@@ -17,8 +17,7 @@ from .parameters import estimator, loss_of
 
 @estimator(
     "C kernel degree gamma coef0 shrinking probability tol cache_size class_weight verbose "
-    "max_iter decision_function_shape break_ties random_state loss bias multiclass progress "
-    "warm_start"
+    "max_iter decision_function_shape break_ties random_state loss bias multiclass progress"
 )
 class SVC(KernelClassifier):
     """A kernel SVM, solved exactly.

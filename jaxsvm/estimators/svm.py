@@ -32,8 +32,8 @@ class SolverParameterMixin(ModelAttributes):
             the solver.
         warm_start: whether `fit` begins at the solution of the fit before, if that had
             warm_start=True, too. Solvers that look at single rows go on as by `partial_fit`, newton
-            begins at the weights, and dual solvers at the coefficients, in proportion to C, on the
-            same rows only, else anew. Other classes or columns are refused, and so are solvers that
+            begins at the weights, and dual_descent at the coefficients, on the same rows only, else
+            anew. Other classes or columns are refused, and so are solvers that
             cannot.
     """
 

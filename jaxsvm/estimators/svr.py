@@ -12,10 +12,7 @@ from .parameters import estimator
 from .regressor import BaseRegressor
 
 
-@estimator(
-    "kernel degree gamma coef0 tol C epsilon shrinking cache_size verbose max_iter progress "
-    "warm_start"
-)
+@estimator("kernel degree gamma coef0 tol C epsilon shrinking cache_size verbose max_iter progress")
 class SVR(BaseRegressor, KernelSVM):
     """A kernel SVM for real targets, solved exactly by block decomposition.
 
