@@ -43,21 +43,6 @@ def is_table(rows: object) -> bool:
     return is_sparse(rows) or is_array(rows) and len(rows.shape) == 2 and rows.dtype.kind in "fiub"
 
 
-def is_traceable(fn: Any, rows: object) -> bool:
-    """Whether JAX can trace a kernel function at such rows.
-
-    It is called once with tracers, of shapes (d + 1, d) and (d + 2, d).
-    """
-    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f":
-        return False
-    d = rows.shape[1]
-    shapes = (jax.ShapeDtypeStruct((d + i, d), np.float32) for i in (1, 2))
-    try:
-        return jax.eval_shape(fn, *shapes).shape == (d + 1, d + 2)
-    except Exception:  # noqa: BLE001  # whatever a function of arrays does with tracers
-        return False
-
-
 def kernel_matrix(fn: Any, rows: Any, other: Any) -> np.ndarray:
     """The values (n, m) of a function of arrays at n rows and m others."""
     values = fn(rows, other)

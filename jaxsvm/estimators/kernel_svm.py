@@ -18,7 +18,7 @@ from ..models import support_index
 from ..types import Solver
 from .base import BaseSVM, Rows, Spec, Trained
 from .compact import inner_of, on_rows
-from .functions import as_numbers, is_function, is_table, is_traceable, kernel_matrix
+from .functions import as_numbers, is_function, is_table, kernel_matrix
 from .pairs import Pairs, pair_coef, pairs_by_opponent
 from .parameters import KernelParameters, PerRow, gamma_of, is_matrix, kernel_of, parameters
 from .preprocess import validate
@@ -81,12 +81,12 @@ class KernelSVM(KernelParameters, BaseSVM):
                 "Sparse precomputed kernels are not supported: pass an array, such as K.toarray()"
             )
         self._gamma = self._kernel_rows = None
-        rows = as_numbers(X) if is_function(self.kernel) else X
-        if not is_function(self.kernel) or is_traceable(self.kernel, rows):
+        if not is_function(self.kernel):
             X, y, weight = super()._checked(X, y, sample_weight, reset)
             self.shape_fit_ = X.shape
             return X, y, weight
         check_consistent_length(X, y)
+        rows = as_numbers(X)
         matrix = kernel_matrix(self.kernel, rows, rows)
         matrix, y, weight = super()._checked(matrix, y, sample_weight, True)
         self._kernel_rows = rows

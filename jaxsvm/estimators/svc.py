@@ -31,9 +31,9 @@ class SVC(KernelClassifier):
         C: weight of the loss of each row, > 0.
         kernel: "rbf", "linear", "poly", "sigmoid", "precomputed", "laplacian", "matern12",
             "matern32", "matern52", "rational_quadratic", "cosine", "chi2" or "additive_chi2" (see
-            `jaxsvm.kernels`), a kernel of jaxsvm, or a function (n, d), (m, d) -> (n, m). A
-            function that JAX can trace is compiled. Any other is called with NumPy arrays, SciPy
-            matrices or objects, and its matrix over the training rows is kept.
+            `jaxsvm.kernels`), a kernel of jaxsvm, or a function (n, d), (m, d) -> (n, m). It
+            is called with NumPy arrays, SciPy matrices or objects, and its matrix over the training
+            rows is kept. `jaxsvm.kernels.custom(fn)` is a compiled kernel of a function of JAX.
         degree: of "poly", an integer; structure.
         gamma: of a kernel by name: "scale" for 1/(d variance of X), with rows weighted by sample
             weight, "auto" for 1/d, or a number > 0.
