@@ -3,7 +3,7 @@
 kernel: 20 labels on 2,000 rows of 20 columns, the RBF kernel: `fit(multi_output(kernel_svm(...)))` beside one of the labels, and
     `MultiOutputClassifier(SVC)` beside one `SVC`.
 text: the 500 commonest words of reuters as labels of documents that hold the others (7,770 x 7,815, sparse, rows of length 1):
-    `estimators.LinearSVC`, and `fit(multi_output(dual_descent(...)))`, beside `OneVsRestClassifier(LinearSVC, n_jobs=2)`.
+    `fit(multi_output(dual_descent(...)))`, beside `OneVsRestClassifier(LinearSVC, n_jobs=2)`.
 Seconds are medians of five, in turns, after a first call, which is named apart.
 """
 
@@ -95,7 +95,6 @@ def text(repeats: int) -> list[dict]:
     from sklearn.svm import LinearSVC
 
     import jaxsvm
-    from jaxsvm import estimators
 
     x, y = words(WORDS)
     solver = jaxsvm.dual_descent(1.0, loss=jaxsvm.losses.squared_hinge)
@@ -103,14 +102,12 @@ def text(repeats: int) -> list[dict]:
     run = {}
     functions = {
         "dataset and fit": lambda: run.update(fit=jaxsvm.fit(together, jaxsvm.dataset(x, y), key)),
-        "LinearSVC of jaxsvm": lambda: run.update(own=estimators.LinearSVC().fit(x, y)),
         "OneVsRestClassifier, n_jobs=2": lambda: run.update(peer=OneVsRestClassifier(LinearSVC(), n_jobs=2).fit(x, y)),
     }
     first, seconds = timed(functions, repeats)
     inner, peers = run["fit"].model.inner, run["peer"].estimators_
     weights = {
         "dataset and fit": (np.asarray(inner.w, float), np.asarray(inner.b, float)),
-        "LinearSVC of jaxsvm": (run["own"].coef_, run["own"].intercept_),
         "OneVsRestClassifier, n_jobs=2": (
             np.concatenate([each.coef_ for each in peers]),
             np.concatenate([each.intercept_ for each in peers]),

@@ -24,7 +24,7 @@ from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear, support_index
 from ..types import Batch, Fit, Model, RunState, Sampler, Solver
-from ..wrappers import OneVsOne, multi_output
+from ..wrappers import OneVsOne
 from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, apply, compact, inner_of, on_rows
 from .pairs import Pairs, fit_problems, problems_of
@@ -63,11 +63,11 @@ class MergedRows(NamedTuple):
 class Targets(NamedTuple):
     """What the checked rows are trained on."""
 
-    value: np.ndarray  # (n,)  labels, class numbers or real numbers; (n, k) of several targets
+    value: np.ndarray  # (n,)  labels, class numbers or real numbers
     names: tuple | None = None  # of the classes
     place: Any = None  # (n,)  class numbers
     class_weight: Any = None  # (k,)
-    factors: Any = 1.0  # (n,)  on the weights of the rows; (n, k) of several targets
+    factors: Any = 1.0  # (n,)  on the weights of the rows
     reduce: Callable | None = None  # (solver, classes=k) -> the solver of k > 2 classes
     query: Any = None  # (n,)  numbers of the queries
 
@@ -80,9 +80,7 @@ class Targets(NamedTuple):
         return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
 
     def solver_of(self, solver: Solver) -> Solver:
-        """The solver of all classes or columns by that of two classes or one column."""
-        if self.value.ndim == 2:
-            return multi_output(solver, outputs=self.value.shape[1])
+        """The solver of all classes by that of two."""
         k = 0 if self.names is None else len(self.names)
         return solver if k <= 2 or self.reduce is None else self.reduce(solver, classes=k)
 
@@ -114,7 +112,6 @@ class BaseSVM(RunParameters, BaseEstimator):
     """
 
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
-    _takes_columns = True  # whether y may be (n, k)
     _takes_matrix = True  # whether the kernel may be precomputed
     _no_partial_fit: ClassVar[Any] = ""  # a sentence where the parameters are of no `partial_fit`
     _by_pairs = False  # whether decision values are those of pairs of classes
@@ -124,7 +121,7 @@ class BaseSVM(RunParameters, BaseEstimator):
     # of machines without such a parameter
     kernel: Any = None
     solver: Any = None
-    _centre: Any = 0.0  # subtracted from real targets in float64; part of a free intercept
+    _centre: float = 0.0  # subtracted from real targets in float64; part of a free intercept
     _solver: Any
     _seed: int
     _calls: int
@@ -162,9 +159,13 @@ class BaseSVM(RunParameters, BaseEstimator):
             raise ValueError(
                 "X or y has masked entries, which are no numbers: drop such rows or fill them in"
             )
-        kind = {"y_numeric": isinstance(self, RegressorMixin)}
-        kind["multi_output"] = self._takes_columns and has_columns(y)
-        X, y = validate(self, X, y, reset=reset, **kind)
+        if has_columns(y):
+            raise ValueError(
+                f"y should be a 1d array, got an array of shape {np.shape(y)} instead: for several "
+                "columns put sklearn.multioutput.MultiOutputClassifier or MultiOutputRegressor "
+                "around this machine, or fit jaxsvm.multi_output"
+            )
+        X, y = validate(self, X, y, reset=reset, y_numeric=isinstance(self, RegressorMixin))
         y = np.asarray(y.toarray() if is_sparse(y) else y)
         if self._columns == "rows" and X.shape[0] != X.shape[1]:
             raise ValueError(
@@ -202,21 +203,16 @@ class BaseSVM(RunParameters, BaseEstimator):
     def _merged(self, x: Any, targets: Targets, weight: np.ndarray, key: Any = None) -> MergedRows:
         """The rows as they are trained on.
 
-        Rows that differ in `key` (n,) are not merged, nor are those of several targets. None: the
-        key of the targets.
+        Rows that differ in `key` (n,) are not merged. None: the key of the targets.
         """
         x, merge = self._prepared(x, weight)
-        x, merge = to_train_dtype(x, weight), merge and targets.value.ndim == 1
-        key, factors = targets.key if key is None else key, targets.factors
+        x, key = to_train_dtype(x, weight), targets.key if key is None else key
         rows, copies, group = (merge_duplicates if merge else drop_absent)(x, key, weight)
         padding = padded_rows(len(rows), self._least_rows) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
         copies = np.concatenate([copies, np.zeros(padding)])
         x = x[index][:, index] if self._columns == "rows" else x[index]
-        if np.ndim(factors) == 2:
-            total = copies[:, None] * factors[index]
-        else:
-            total = copies * np.broadcast_to(factors, len(weight))[index]
+        total = copies * np.broadcast_to(targets.factors, len(weight))[index]
         return MergedRows(x, index, copies, total, len(rows), group)
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
@@ -273,7 +269,7 @@ class BaseSVM(RunParameters, BaseEstimator):
             run = run_solver(solver, data, key, **plan)
         warn_unless_accepted(run, spec, plan["tol"])
         model = compact(run.model, index, d)
-        model = add_to_intercept(model, self._centre) if np.any(self._centre) else model
+        model = add_to_intercept(model, self._centre) if self._centre else model
         self.model_ = model if targets.names is None else Classifier(model, targets.names)
         self._solver = spec.solver
         self._last = now and now._replace(state=run.state.solver)
@@ -335,7 +331,7 @@ class BaseSVM(RunParameters, BaseEstimator):
             return safe_sparse_dot(X, weights.T, dense_output=True) + b
         if isinstance(model, Expansion) and self._columns == "rows":
             X = X[:, np.maximum(np.asarray(model.index), 0)]
-        if np.any(self._centre):  # added in float64
+        if self._centre:  # added in float64
             values = apply(add_to_intercept(outer, -self._centre), X)
             return values.astype(np.float64) + self._centre
         return apply(outer, X)

@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..calibration import calibrate_columns, columns_of
 from ..checks import check_choice
-from ..data.target_columns import has_columns
-from ..models import check_values, class_places
+from ..models import class_places
 from ..wrappers import one_vs_one, one_vs_rest
 from .base import BaseSVM, Targets, can_partial_fit
 from .pairs import Pairs, values_of_classes
@@ -47,10 +46,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
         Args:
             X: (n, d) rows, an array or any sparse matrix, which stays sparse.
-            y: (n,) class names; or (n, k), an array or a sparse matrix, of k labels that may hold
-                together: numbers 0 and 1, or two names in each column. They give k machines on the
-                same rows, as scikit-learn's `MultiOutputClassifier`, that share kernel and
-                features; `classes_` is then a list.
+            y: (n,) class names.
             sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
         """
         return self._fit(X, y, sample_weight)
@@ -64,24 +60,18 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
                     "CalibratedClassifierCV(method=...)"
                 )
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
-            if y.ndim == 2:
-                self.classes_: Any = [
-                    _names_of(c, column) for c, column in enumerate(y[weight > 0].T)
-                ]
-            else:
-                check_classification_targets(y)
-                self.classes_ = np.unique(y[weight > 0])
-                if self.classes_.dtype.kind in "mM":
-                    raise ValueError(
-                        f"y must hold numbers, strings or booleans as class names, got {y.dtype}: "
-                        "pass y.astype(str)"
-                    )
-                if len(self.classes_) < 2:
-                    only = self.classes_.tolist()[0]
-                    raise ValueError(
-                        f"y holds one class, {only!r}: a classifier needs rows of two classes or "
-                        "more"
-                    )
+            check_classification_targets(y)
+            self.classes_ = np.unique(y[weight > 0])
+            if self.classes_.dtype.kind in "mM":
+                raise ValueError(
+                    f"y must hold numbers, strings or booleans as class names, got {y.dtype}: "
+                    "pass y.astype(str)"
+                )
+            if len(self.classes_) < 2:
+                only = self.classes_.tolist()[0]
+                raise ValueError(
+                    f"y holds one class, {only!r}: a classifier needs rows of two classes or more"
+                )
             self.__dict__.pop("calibrated_", None)  # of a model before this one
             targets, _ = self._train(x, y, weight, **more)
             if self._probable():
@@ -90,8 +80,6 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """What rows with these class names and weights are trained on."""
-        if y.ndim == 2:
-            return self._targets_of_columns(y, weight)
         check_choice("multiclass", self.multiclass, tuple(MULTICLASS))
         k = len(self.classes_)
         place = np.searchsorted(self.classes_, y).clip(max=k - 1)
@@ -104,26 +92,6 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         factors, names = self._class_weights(y, place, weight), tuple(self.classes_.tolist())
         reduce = MULTICLASS[self.multiclass]
         return Targets(target, names, place, factors, factors[place], reduce)
-
-    def _targets_of_columns(self, y: np.ndarray, weight: np.ndarray) -> Targets:
-        """As `_targets`, of several labels: names and factors of each column by itself."""
-        if self._probable():
-            raise ValueError(
-                "probability=True takes one target a row: for several labels fit a machine to each"
-            )
-        if not (self.class_weight is None or self.class_weight == "balanced"):
-            raise ValueError(
-                "class_weight must be None or 'balanced' for several labels, whose names differ, "
-                f"got {self.class_weight!r}"
-            )
-        is_second = y == np.array([names[1] for names in self.classes_])
-        factors: Any = 1.0
-        if self.class_weight is not None:
-            total, second = weight.sum(), weight @ is_second
-            share = np.stack([total - second, second])
-            share = np.where(share > 0, share, total)  # an absent name has no rows to weigh
-            factors = np.where(is_second, *(total / (2 * share))[::-1])
-        return Targets(np.where(is_second, 1.0, -1.0), factors=factors)
 
     def _class_weights(self, y: np.ndarray, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """(k,) factors; "balanced" gives all classes the same total sample weight."""
@@ -150,26 +118,21 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
         For two classes they are > 0 for the second, else largest for the class.
 
-        With "ovo" these are votes; the sum of decision values breaks ties. Of k labels they are (n,
-        k), > 0 where the label holds.
+        With "ovo" these are votes; the sum of decision values breaks ties.
         """
         return self._class_values(self._scores(X))
 
     def _class_values(self, scores: np.ndarray) -> np.ndarray:
         """Values (n,) of two classes, else (n, k), of pairs of classes by votes."""
-        if isinstance(self.classes_, list) or len(self.classes_) > 2:
+        if len(self.classes_) > 2:
             of_pairs = isinstance(self._decision_model(), Pairs)
             return values_of_classes(scores, len(self.classes_)) if of_pairs else scores
         return scores.ravel()
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """(n, d) -> (n,) class names, or (n, k) of several labels."""
-        score = self.decision_function(X)
-        if isinstance(self.classes_, list):
-            places = check_values(score) > 0
-            columns = zip(self.classes_, places.T, strict=True)
-            return np.stack([names[place.astype(int)] for names, place in columns], axis=1)
-        return self.classes_[class_places(score)]
+        """(n, d) -> (n,) class names."""
+        place = class_places(self.decision_function(X))
+        return self.classes_[place]
 
     # Probabilities where `probability` is True: by sigmoids of decision values out of fold, of more
     # than two classes of each against the rest, as of `CalibratedClassifierCV(ensemble=False)`, or
@@ -232,19 +195,6 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         return np.log(self.predict_proba(X))
 
 
-def _names_of(c: int, column: np.ndarray) -> np.ndarray:
-    """The two class names of a column of labels; of numbers 0 and 1 one may be absent."""
-    names = np.unique(column)
-    if np.isin(names, (0, 1)).all():
-        return np.array([0, 1], column.dtype)
-    if len(names) != 2:
-        raise ValueError(
-            f"column {c} of y holds {len(names)} classes, {names[:5].tolist()}: each of several "
-            "columns takes two, such as 0 and 1; pass one column for more"
-        )
-    return names
-
-
 class PartialFitMixin(BaseClassifier):
     """A classifier with `partial_fit`, where nothing is against it."""
 
@@ -264,8 +214,6 @@ class PartialFitMixin(BaseClassifier):
             classes: all class names; required in the first call.
             sample_weight: (n,) weights, >= 0.
         """
-        if has_columns(y):
-            raise ValueError("partial_fit takes one target a row: call fit for several labels")
         first = not hasattr(self, "fit_")
         if first and classes is None:
             raise ValueError(

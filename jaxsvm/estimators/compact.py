@@ -54,16 +54,8 @@ def on_rows(model: Expansion) -> Expansion:
 
 
 def add_to_intercept(model: Any, number: float) -> Any:
-    """The model plus a constant, or plus one for each of several targets (k,).
-
-    The intercept is in float64 on the host: float32 may lack the digits.
-    """
-
-    def add(model: Any) -> Any:
-        b = np.asarray(model.b, np.float64) + number
-        return dataclasses.replace(model, b=float(b) if b.ndim == 0 else b)
-
-    return with_inner(model, add)
+    """The model plus a constant, in float64 on the host: float32 may lack the digits."""
+    return with_inner(model, lambda model: dataclasses.replace(model, b=float(model.b) + number))
 
 
 def compact(model: object, rows: np.ndarray, d: int | None) -> Any:

@@ -62,7 +62,6 @@ class GridCV(BaseSVM):
             decision values out of fold of `selection_`: there are no more fits.
     """
 
-    _takes_columns = False
     Cs: object = field(default=8, kw_only=False)
     gammas: Any = None
     epsilons: Any = None

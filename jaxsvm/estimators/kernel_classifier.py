@@ -35,7 +35,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         check_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
-        if self.decision_function_shape == "ovo" and y.ndim == 1:
+        if self.decision_function_shape == "ovo":
             self._check_pairs("decision_function_shape='ovo'")
         return super()._targets(y, weight)
 
@@ -63,8 +63,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
             (n,) for two classes, > 0 for the second. Else (n, k) for decision_function_shape "ovr":
             votes of the pairs, plus a monotone function of the sum of their values within (-1/3,
             1/3). (n, k(k-1)/2) for "ovo": values of the pairs, > 0 for the first class. With
-            multiclass "ovr" (n, k) values, the largest for the class. Of k labels (n, k) values, >
-            0 where the label holds.
+            multiclass "ovr" (n, k) values, the largest for the class.
         """
         score = self._scores(X)
         of_pairs = self.decision_function_shape == "ovo" and len(self.classes_) > 2
@@ -79,7 +78,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         if self.break_ties and self.decision_function_shape == "ovo":
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
         classes = getattr(self, "classes_", ())
-        if isinstance(classes, list) or len(classes) <= 2 or self.multiclass == "ovr":
+        if len(classes) <= 2 or self.multiclass == "ovr":
             return super().predict(X)
         score, k = check_values(self._scores(X)), len(self.classes_)
         votes = values_of_classes(score, k) if self.break_ties else votes_of(score > 0, k)

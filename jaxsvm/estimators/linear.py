@@ -106,9 +106,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         if self.tol is not None:
             check_positive(tol=self.tol)
             tol = self.tol * SHARES[name]
-            if name == "dual_descent" and isinstance(vars(self).get("classes_"), list):
-                tol = self.tol  # of several labels at once the worst one's: most are far below
-            elif name == "dual_descent" and loss.curvature is not None:
+            if name == "dual_descent" and loss.curvature is not None:
                 tol *= 0.1  # where LIBLINEAR comes close to the optimum
             accepted = max(self.tol, 10 * tol) if name == "proximal_newton" else self.tol
         spec = Spec(solver, tol=tol, accepted=accepted, name=name)

@@ -114,14 +114,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """As `BaseClassifier._targets`; of more than two classes the solver has the weights."""
-        if y.ndim == 2 and self.multi_class == "crammer_singer":
-            raise ValueError(
-                "multi_class='crammer_singer' is for one target of several classes: leave it out "
-                "for several labels"
-            )
         targets, k = super()._targets(y, weight), len(self.classes_)
-        if y.ndim == 2:
-            return targets
         if self.multi_class == "crammer_singer":
             return targets._replace(reduce=None)
         factors = targets.class_weight

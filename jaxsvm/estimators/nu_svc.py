@@ -58,7 +58,6 @@ class NuSVC(KernelClassifier):
         Neural Computation 12, 2000.
     """
 
-    _takes_columns = False
     nu: float = 0.5
 
     def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:

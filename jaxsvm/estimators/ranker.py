@@ -42,7 +42,6 @@ class PairwiseSVM(ModelAttributes):
         progress: a bar on the standard error stream.
     """
 
-    _takes_columns = False
     _censored = False  # whether y are signed times; else grades
     _groups = "qid"  # the argument that names the groups in which rows are compared
     random_state = 0  # the method is deterministic

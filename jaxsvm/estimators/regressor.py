@@ -25,8 +25,7 @@ class BaseRegressor(RegressorMixin, BaseSVM):
 
         Args:
             X: (n, d) rows, an array or any sparse matrix; of a precomputed kernel (n, n).
-            y: (n,) targets, or (n, k): k machines on the same rows, as of scikit-learn's
-                `MultiOutputRegressor`, that share kernel and features.
+            y: (n,) targets.
             sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
         """
         return self._fit(X, y, sample_weight)
@@ -38,16 +37,13 @@ class BaseRegressor(RegressorMixin, BaseSVM):
             x, y, weight = self._checked(X, y, sample_weight, reset=reset)
             y = y.astype(np.float64)
             if reset:  # targets are centred where a free intercept makes the problem the same
-                centre = np.array([centre_of(column, weight) for column in y.reshape(len(y), -1).T])
-                free = centre.any() and self._free_intercept
-                self._centre = (centre if y.ndim == 2 else float(centre[0])) if free else 0.0
+                self._centre = centre_of(y, weight) if self._free_intercept else 0.0
             self._train(x, y, weight, **more)
         return self
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predicted targets, (n, d) -> (n,), or (n, k) of several."""
-        values = check_values(self._scores(X))
-        return values if values.ndim == 2 and values.shape[1] > 1 else values.ravel()
+        """Predicted targets, (n, d) -> (n,)."""
+        return check_values(self._scores(X)).ravel()
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """R^2 of the predictions; on the host, as scikit-learn's takes no arrays of JAX."""

@@ -24,20 +24,20 @@ class Solution(NamedTuple):
     solver: Solver  # of two classes or one column
     state: State  # of the solver of all of them
     names: Any  # of the classes, or None
-    columns: str  # their number, and that of several targets, in words
+    columns: int
     rows: str  # a digest of the rows, dense or sparse, and of their targets
 
     @classmethod
     def of(cls, solver: Solver, x: Any, value: np.ndarray, names: Any, columns: int) -> Solution:
         """That of a run on rows x with targets, without a state."""
-        targets = f" and {value.shape[1]} targets" if value.ndim == 2 else ""
         rows = hashlib.sha256(row_hashes(x).tobytes() + value.tobytes()).hexdigest()
-        return cls(solver, None, names, f"{columns} columns{targets}", rows)
+        return cls(solver, None, names, columns, rows)
 
     @property
     def kind(self) -> str:
-        """The columns, and the classes or targets, in words."""
-        return self.columns + ("" if self.names is None else f" and the classes {[*self.names]}")
+        """The columns and the classes in words."""
+        classes = "" if self.names is None else f" and the classes {[*self.names]}"
+        return f"{self.columns} columns{classes}"
 
 
 def streams(solver: Solver) -> bool:
