@@ -24,10 +24,10 @@ from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear, support_index
 from ..types import Batch, Fit, Model, RunState, Sampler, Solver
-from ..wrappers import OneVsOne
+from ..wrappers import OneVsOne, OneVsRest
 from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, apply, compact, inner_of, on_rows
-from .pairs import Pairs, fit_problems, problems_of
+from .pairs import fit_problems, problems_of
 from .parameters import RunParameters, is_matrix, may_widen, takes_matrix
 from .preprocess import (
     batch,
@@ -114,7 +114,7 @@ class BaseSVM(RunParameters, BaseEstimator):
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
     _takes_matrix = True  # whether the kernel may be precomputed
     _no_partial_fit: ClassVar[Any] = ""  # a sentence where the parameters are of no `partial_fit`
-    _by_pairs = False  # whether decision values are those of pairs of classes
+    _by_pairs = False  # whether decision values of votes are those of pairs of classes
     _least_rows = 256  # of a program
     _packs_rows = False  # whether solvers with a layout of their own read packed sparse rows
     _last: Solution | None = None  # at which the next fit with `warm_start` begins
@@ -317,10 +317,15 @@ class BaseSVM(RunParameters, BaseEstimator):
         check_is_fitted(self, "model_")
         return self._values(validate(self, X, reset=False))
 
+    @property
+    def _of_pairs(self) -> bool:
+        """Whether decision values are those of pairs of classes."""
+        return self._by_pairs and isinstance(self.model_.inner, OneVsOne)
+
     def _decision_model(self) -> Model:
         """The model whose values are the decision values."""
         model = self.model_.inner if isinstance(self.model_, Classifier) else self.model_
-        return Pairs(model) if self._by_pairs and isinstance(model, OneVsOne) else model
+        return OneVsRest(model.inner, model.stacked) if self._of_pairs else model
 
     def _values(self, X: Any) -> np.ndarray:
         """Decision values of checked rows."""

@@ -20,7 +20,7 @@ from ..checks import check_choice
 from ..models import class_places
 from ..wrappers import one_vs_one, one_vs_rest
 from .base import BaseSVM, Targets, can_partial_fit
-from .pairs import Pairs, values_of_classes
+from .pairs import values_of_classes
 from .parameters import PerRow, parameters
 
 FOLDS = 5  # of the cross-validation of probabilities, where each class has so many rows
@@ -124,10 +124,9 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
     def _class_values(self, scores: np.ndarray) -> np.ndarray:
         """Values (n,) of two classes, else (n, k), of pairs of classes by votes."""
-        if len(self.classes_) > 2:
-            of_pairs = isinstance(self._decision_model(), Pairs)
-            return values_of_classes(scores, len(self.classes_)) if of_pairs else scores
-        return scores.ravel()
+        if len(self.classes_) == 2:
+            return scores.ravel()
+        return values_of_classes(scores, len(self.classes_)) if self._of_pairs else scores
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """(n, d) -> (n,) class names."""
@@ -153,7 +152,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
                 "single row: leave probability out, or add rows"
             )
         machine = clone(self).set_params(probability=False)
-        coupling = "pairs" if isinstance(self._decision_model(), Pairs) else "rest"
+        coupling = "pairs" if self._of_pairs else "rest"
         if coupling == "pairs":
             machine.set_params(decision_function_shape="ovo")
         if self._kernel_rows is not None:  # x is the matrix of a function of arrays

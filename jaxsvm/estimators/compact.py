@@ -16,7 +16,6 @@ from ..models.multiclass import StackedModels
 from ..types import SparseRows
 from ..wrappers import OneVsOne, OneVsRest
 from .functions import VALUES, kernel_values, one_thread
-from .pairs import Pairs
 from .preprocess import is_sparse, to_train_dtype
 
 SIZES = (256, 4096)  # rows of the programs that predict
@@ -97,12 +96,7 @@ def compact(model: object, rows: np.ndarray, d: int | None) -> Any:
 
 def _is_usual(points: Expansion) -> bool:
     """Whether there are dense points that all models share, and a kernel of `VALUES` of them."""
-    own = (
-        points.index.ndim - 1,
-        len(points.x.shape) - 2,
-        *map(np.ndim, jax.tree.leaves(points.kernel)),
-    )
-    is_shared = not any(own)
+    is_shared = points.index.ndim == 1 and len(points.x.shape) == 2
     return is_shared and type(points.kernel) in VALUES and not isinstance(points.x, SparseRows)
 
 
@@ -112,12 +106,11 @@ def apply(fn: Any, x: Any) -> Any:
     Values of the usual kernels are made by NumPy, unless a program runs for longer than it
     compiles.
     """
-    x, model = to_train_dtype(x), fn.model if isinstance(fn, Pairs) else fn
-    points = model.inner if isinstance(model, OneVsRest | OneVsOne) else model
+    x, points = to_train_dtype(x), fn.inner if isinstance(fn, OneVsRest) else fn
     if not isinstance(points, Expansion) or not _is_usual(points) or is_sparse(x):
         return decision_values(fn, x, SIZES)
     z, coef = np.asarray(points.x), np.asarray(points.coef)
-    if len(x) * (z.size + coef.size) > MANY or isinstance(fn, OneVsOne):
+    if len(x) * (z.size + coef.size) > MANY:
         return decision_values(fn, x, SIZES)
     blocks = np.array_split(x, max(1, len(x) * len(z) // BLOCK))
     with one_thread():

@@ -19,7 +19,7 @@ from ..types import Solver
 from .base import BaseSVM, Rows, Spec, Trained
 from .compact import inner_of, on_rows
 from .functions import as_numbers, is_function, is_table, kernel_matrix
-from .pairs import Pairs, pair_coef, pairs_by_opponent
+from .pairs import pair_coef, pairs_by_opponent
 from .parameters import KernelParameters, PerRow, gamma_of, is_matrix, kernel_of, parameters
 from .preprocess import validate
 
@@ -124,7 +124,7 @@ class KernelSVM(KernelParameters, BaseSVM):
         total = np.bincount(number, weight[index], len(points))
         classes = np.zeros(len(index), int) if place is None else place[index]
         models: Any = np.arange(len(coef))[:, None]
-        if isinstance(self._decision_model(), Pairs):
+        if self._of_pairs:
             models = pairs_by_opponent(classes, k)
         coef = coef[models, points[number]] * (weight[index] / total[number])
         vectors = np.empty((0, 0)) if self._columns == "rows" else x[index].astype(np.float64)
@@ -140,8 +140,7 @@ class KernelSVM(KernelParameters, BaseSVM):
         if self.kernel != "linear":
             raise AttributeError("coef_ is only available when using a linear kernel")
         dual = self.dual_coef_, self.support_vectors_
-        pairs = isinstance(self._decision_model(), Pairs)
-        coef = pair_coef(*dual, self.n_support_) if pairs else safe_sparse_dot(*dual)
+        coef = pair_coef(*dual, self.n_support_) if self._of_pairs else safe_sparse_dot(*dual)
         (coef.data if is_sparse(coef) else coef).flags.writeable = False
         return coef
 

@@ -21,24 +21,12 @@ from ..loops.fitting import Inputs, placed, run_once
 from ..machines import one_vs_weighted_rest
 from ..numerics import accum_dtype, series_size
 from ..types import STEPS, Array, Batch, Curve, Fit, RunState, Solver
-from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
+from ..wrappers import one_vs_one, one_vs_rest
 from ..wrappers.problems import Problems
 from .functions import VALUES, kernel_values
 from .preprocess import MANY, padded_rows
 
 LANES, FEW = 32, 64  # of more than 64 problems 32 are trained at a time
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Pairs:
-    """The decision values of all pairs of classes, (n, d) -> (n, k(k-1)/2)."""
-
-    model: OneVsOne
-
-    def __call__(self, x: Array) -> Array:
-        """Values for rows: > 0 for the first class of a pair."""
-        return self.model.pairs(x)
 
 
 def pair_number(first: np.ndarray, second: np.ndarray, k: int) -> np.ndarray:
