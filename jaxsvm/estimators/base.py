@@ -46,6 +46,8 @@ from .starts import Solution, start_of, streams
 
 PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
 
+WIDE, LEAST = 2048, 32  # rows of more columns are padded to so many rows at least
+
 SHORT_PASS = 10_000  # copies of a row count as rows in passes of at most so many rows
 
 
@@ -208,7 +210,8 @@ class BaseSVM(RunParameters, BaseEstimator):
         x, merge = self._prepared(x, weight)
         x, key = to_train_dtype(x, weight), targets.key if key is None else key
         rows, copies, group = (merge_duplicates if merge else drop_absent)(x, key, weight)
-        padding = padded_rows(len(rows), self._least_rows) - len(rows)
+        least = self._least_rows if x.shape[1] <= WIDE else LEAST
+        padding = padded_rows(len(rows), least) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
         copies = np.concatenate([copies, np.zeros(padding)])
         x = x[index][:, index] if self._columns == "rows" else x[index]

@@ -360,3 +360,29 @@ def test_the_hinge_takes_a_solver_by_the_rows_and_C(rows, share, C, wanted):
     y = x @ random.normal(size=70) + random.normal(size=rows) > 0
     x = x if share == 1 else scipy.sparse.csr_matrix(x)
     assert LinearSVC(loss="hinge", C=C, random_state=0).fit(x, y).solver_ == wanted
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("name", ["LinearSVC", "LinearSVR", "linear_svm"])
+def test_far_more_columns_than_rows(name, form):
+    """The optimum is 1e-3 of C n: rounding of the margins to float32 alone is more than the gap."""
+    x = np.random.default_rng(0).normal(size=(60, 20_000))
+    y = x[:, :20].sum(axis=1) / np.sqrt(20)
+    y, options = (y, {}) if name == "LinearSVR" else (np.sign(y), {"loss": "hinge"})
+    if name == "linear_svm":
+        data = jaxsvm.dataset(form(x), y)
+        run = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, jax.random.key(0))
+        w, b, passes = run.model.w, run.model.b, int(run.state.solver.steps)
+    else:
+        made = getattr(jaxsvm.estimators, name)(**options).fit(form(x), y)
+        run, w, b, passes = made.fit_, made.coef_, made.intercept_, made.n_iter_
+    theirs = getattr(sklearn.svm, "LinearSVC" if name == "linear_svm" else name)(**options)
+    theirs.fit(x, y)
+
+    def objective(w, b):
+        w, b = np.float64(np.ravel(w)), np.float64(np.ravel(b))[0]
+        error = np.abs(y - x @ w - b) if name == "LinearSVR" else np.maximum(0, 1 - y * (x @ w + b))
+        return 0.5 * (w @ w + b * b) + error.sum()
+
+    assert run.converged and passes < 30
+    assert objective(w, b) < objective(theirs.coef_, theirs.intercept_) * (1 + 1e-4)

@@ -26,6 +26,7 @@ from ...models import Linear
 from ...numerics import (
     accum_dtype,
     count,
+    in_double,
     map_sharing,
 )
 from ...types import Array, Batch, Info, SparseRows, from_step_0, state_class
@@ -65,7 +66,9 @@ class dual_descent(LinearDualSolver):
     gain. Where all rows meet it, the gap is computed, and the goal is lowered if that is above tol.
     The gap is also computed after 120 visits and each doubling, and first of a run that does not
     begin at 0. It counts as two visits. The run also ends where three looks have not made the gap
-    fall by a tenth, and the goal is near rounding. The loop is `engines.coordinate_descent`. It is
+    fall by a tenth, and the goal is near rounding. With more columns than rows, the kinks of
+    the hinge and its like lie at nearly all rows, closer than float32 can tell: passes are then in
+    float64, also where 64-bit types are off. The loop is `engines.coordinate_descent`. It is
     for sparse rows and for many columns; with few columns and a large C coordinates move slowly,
     and `interior_point` is faster.
 
@@ -147,8 +150,14 @@ def make_solver(constant: bool) -> Callable:
     def solve(shared, own):
         state, y = own
         C, tol, rounds, loss, x = shared
-        problem = problem_of(x, y, C * state.weight, loss, constant)
-        end = descend(problem, clipped(state.coef, problem), tol, rounds)
+
+        def run(coef, x, y, C, loss, tol):
+            problem = problem_of(x, y, C, loss, constant)
+            return descend(problem, clipped(coef, problem), tol, rounds)
+
+        given = state.coef, x, y, C * state.weight, loss, tol
+        has_kinks = loss.curvature is None and x.shape[0] < x.shape[1]
+        end = in_double(run)(y.dtype, *given) if has_kinks else run(*given)
         steps = state.steps + end.passes
         new = DualDescentState(end.coef, end.w, end.b, state.weight, end.residual, steps)
         return new, end.loss, end.visits * y.shape[0]
