@@ -33,7 +33,7 @@ from ..objectives.nu_problems import (
     quantile,
     signs_of,
 )
-from ..types import Array, Batch, Info, Quadratic, state_class
+from ..types import MOST_ROUNDINGS, Array, Batch, Info, Quadratic, state_class
 from . import blocks
 from .base import AllRowsSolver
 from .blocks import DecompositionState
@@ -143,8 +143,9 @@ class NuProblem(NamedTuple):
         """LIBSVM's violation, the larger one of the parts, in the units of the problem.
 
         The unit is 1, or that of decision values where this is smaller: the margin with `stop`
-        "margin", rho with "offset", not below `LEAST_UNIT` of the largest score. The unit also
-        grows with the rounding of scores, up to that of decision values.
+        "margin", rho with "offset", not below `LEAST_UNIT` of the largest score, nor so low that
+        rounding is a violation. The unit also grows with the rounding of scores, up to that of
+        decision values.
         """
         up, down = fast_max(gain_up(dual)), fast_min(gain_down(dual))
         kkt = jnp.maximum(jnp.max(up - down), 0)
@@ -156,7 +157,10 @@ class NuProblem(NamedTuple):
             unit = jnp.where(margin > LEAST_UNIT, jnp.minimum(margin, most), unit)
         elif stop == "offset":
             largest = jnp.minimum(jnp.sum(dual.total) * jnp.max(jnp.abs(dual.diag)), 1)
-            unit = jnp.clip(jnp.abs(level[0]) / 2, LEAST_UNIT * largest, most)
+            # where rho is 0, its rounding is no violation
+            least = jnp.minimum(MOST_ROUNDINGS * rounding / tol, 1)
+            least = jnp.maximum(least, LEAST_UNIT * largest)
+            unit = jnp.clip(jnp.abs(level[0]) / 2, least, most)
         return residual_at(kkt / unit, kkt, rounding / unit, tol)
 
 

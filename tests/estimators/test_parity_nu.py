@@ -184,6 +184,23 @@ def test_probabilities_of_folds_without_rows_for_a_class_or_for_nu_are_refused()
             machine.fit(x[keep], y[keep])
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("nu", [0.1, 0.3, 0.7])
+@pytest.mark.parametrize("shape", [(200, 3), (1000, 5)])
+def test_where_the_right_machine_is_0_there_is_no_warning(shape, nu):
+    """The mean of the rows is 0: the violation in float64 is below LIBSVM's tolerance."""
+    x = np.random.default_rng(0).normal(size=shape)
+    x = np.float64(np.float32(x - x.mean(axis=0)))
+    made = OneClassSVM(kernel="linear", nu=nu).fit(x)
+    coef = np.zeros(len(x))
+    coef[made.support_] = made.dual_coef_[0]
+    slope = x @ (coef @ x)
+    assert slope[coef > 0].max() - slope[coef < 1].min() < 1e-3
+    np.testing.assert_allclose(
+        [coef.sum(), *made.coef_[0]], [nu * len(x), *np.zeros(shape[1])], atol=1e-4
+    )
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "made",
