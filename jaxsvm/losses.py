@@ -64,11 +64,6 @@ def _slack(value: Array) -> Array:
     return 8 * jnp.finfo(value.dtype).eps * jnp.ones_like(value)
 
 
-def _in_unit(a: Array) -> Array:
-    """Which values are from 0 to 1, but for rounding."""
-    return (a >= -_slack(a)) & (a <= 1 + _slack(a))
-
-
 def _sided(y: Array, high: Array, l2: Array | None = None) -> Quadratic:
     """The dual bounds 0 <= y coef <= high of a margin loss."""
     zero = jnp.zeros_like(high)
@@ -90,8 +85,18 @@ def _inverse(C: Array) -> Array:
     return jnp.where(C > 0, 1 / jnp.where(C > 0, C, jnp.ones_like(C)), jnp.zeros_like(C))
 
 
+class _WithQuadraticDual(Loss):
+    """A loss that tells its term of the dual, which is minus the conjugate at C = 1."""
+
+    def conjugate(self, u: Array, y: Array) -> Array:
+        low, high, l1, l2 = self.quadratic(y, jnp.ones_like(u))
+        value = u * y if l1 is None else u * y + l1 * jnp.abs(u)
+        value = value if l2 is None else value + l2 / 2 * u * u
+        return _inside((-u >= low - _slack(u)) & (-u <= high + _slack(u)), value)
+
+
 @node
-class hinge_loss(Loss):
+class hinge_loss(_WithQuadraticDual):
     """The hinge loss max(0, 1 - y f).
 
     The slope at the kink is 0: a row violates its margin where y f < 1.
@@ -110,10 +115,6 @@ class hinge_loss(Loss):
     def slope(self, f: Array, y: Array) -> Array:
         return jnp.where(y * f < 1, -y, jnp.zeros_like(y))
 
-    def conjugate(self, u: Array, y: Array) -> Array:
-        a = -u * y
-        return _inside(_in_unit(a), -a)
-
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         return y * jnp.clip(y * coef + (1 - y * f) / _guard(q), 0, C)
 
@@ -122,7 +123,7 @@ class hinge_loss(Loss):
 
 
 @node
-class squared_hinge_loss(Loss):
+class squared_hinge_loss(_WithQuadraticDual):
     """The squared hinge loss max(0, 1 - y f)^2, without a factor 1/2, as in LIBLINEAR.
 
     alpha_i >= 0 has no upper bound.
@@ -135,10 +136,6 @@ class squared_hinge_loss(Loss):
 
     def slope(self, f: Array, y: Array) -> Array:
         return y * (-2 * jnp.maximum(1 - y * f, 0))
-
-    def conjugate(self, u: Array, y: Array) -> Array:
-        a = -u * y
-        return _inside(a >= -_slack(a), a * a / 4 - a)
 
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         l2 = 1 / (2 * jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16))
@@ -153,7 +150,7 @@ class squared_hinge_loss(Loss):
 
 
 @node
-class smooth_hinge(Loss):
+class smooth_hinge(_WithQuadraticDual):
     """The smoothed hinge loss, with a parabola of the given width at the kink.
 
     It is differentiable, with slope in [-1, 0] times y.
@@ -173,10 +170,6 @@ class smooth_hinge(Loss):
 
     def slope(self, f: Array, y: Array) -> Array:
         return -y * jnp.clip((1 - y * f) / self.width, 0, 1)
-
-    def conjugate(self, u: Array, y: Array) -> Array:
-        a = -u * y
-        return _inside(_in_unit(a), self.width * a * a / 2 - a)
 
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         l2 = self.width / jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16)
@@ -209,7 +202,7 @@ class logistic_loss(Loss):
     def conjugate(self, u: Array, y: Array) -> Array:
         a = -u * y
         clipped, entr = jnp.clip(a, 0, 1), jax.scipy.special.entr
-        return _inside(_in_unit(a), -entr(clipped) - entr(1 - clipped))
+        return _inside(jnp.abs(a - clipped) <= _slack(a), -entr(clipped) - entr(1 - clipped))
 
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         # alpha = C sigmoid(s) where s + a sigmoid(s) = c, solved at s <= 0, its mirror image
@@ -233,7 +226,7 @@ class logistic_loss(Loss):
 
 
 @node
-class squared_loss(Loss):
+class squared_loss(_WithQuadraticDual):
     """The squared loss (f - y)^2 / 2 for real targets."""
 
     _name = "squared"  # of its one instance, in print and in files
@@ -245,9 +238,6 @@ class squared_loss(Loss):
 
     def slope(self, f: Array, y: Array) -> Array:
         return f - y
-
-    def conjugate(self, u: Array, y: Array) -> Array:
-        return u * u / 2 + u * y
 
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         step = coef + (C * (y - f) - coef) / (C * q + 1)
@@ -261,7 +251,7 @@ class squared_loss(Loss):
 
 
 @node
-class eps_insensitive(Loss):
+class eps_insensitive(_WithQuadraticDual):
     """The eps-insensitive loss max(0, |f - y| - eps) for real targets.
 
     The slope on the edge of the tube is 0.
@@ -279,9 +269,6 @@ class eps_insensitive(Loss):
     def slope(self, f: Array, y: Array) -> Array:
         return jnp.where(jnp.abs(f - y) > self.eps, jnp.sign(f - y), jnp.zeros_like(f))
 
-    def conjugate(self, u: Array, y: Array) -> Array:
-        return _inside(jnp.abs(u) <= 1 + _slack(u), u * y + self.eps * jnp.abs(u))
-
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         return jnp.clip(_shrunk(q * coef + y - f, self.eps) / _guard(q), -C, C)
 
@@ -290,7 +277,7 @@ class eps_insensitive(Loss):
 
 
 @node
-class squared_eps_insensitive(Loss):
+class squared_eps_insensitive(_WithQuadraticDual):
     """The squared eps-insensitive loss max(0, |f - y| - eps)^2, without a factor 1/2.
 
     It is that of LIBLINEAR, for real targets.
@@ -308,9 +295,6 @@ class squared_eps_insensitive(Loss):
     def slope(self, f: Array, y: Array) -> Array:
         return 2 * jnp.sign(f - y) * jnp.maximum(jnp.abs(f - y) - self.eps, 0)
 
-    def conjugate(self, u: Array, y: Array) -> Array:
-        return u * y + self.eps * jnp.abs(u) + u * u / 4
-
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         l2 = 1 / (2 * jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16))
         step = _shrunk(q * coef + y - f, self.eps) / (q + l2)
@@ -325,7 +309,7 @@ class squared_eps_insensitive(Loss):
 
 
 @node
-class pinball(Loss):
+class pinball(_WithQuadraticDual):
     """The pinball loss max(tau (y - f), (tau - 1)(y - f)) for real targets.
 
     It is minimised by the tau-quantile. The slope at f = y is 0.
@@ -343,9 +327,6 @@ class pinball(Loss):
     def slope(self, f: Array, y: Array) -> Array:
         above = jnp.where(f > y, (1 - self.tau) * jnp.ones_like(f), jnp.zeros_like(f))
         return jnp.where(f < y, -self.tau * jnp.ones_like(f), above)
-
-    def conjugate(self, u: Array, y: Array) -> Array:
-        return _inside((u >= -self.tau - _slack(u)) & (u <= 1 - self.tau + _slack(u)), u * y)
 
     def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
         return jnp.clip(coef + (y - f) / _guard(q), (self.tau - 1) * C, self.tau * C)
