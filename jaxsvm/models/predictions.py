@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._node import carried, static, struct
-from ..checks import class_names, is_sparse, matrix, shown
+from ..checks import class_names, is_sparse, matrix
 from ..kernels import holds_precomputed
 from ..numerics import is_traced, pad_rows, series_size, widened, with_zero_columns
 from ..types import Array, Batch, Lifted, Model, Rows, SparseRows
@@ -159,23 +159,19 @@ class TargetNames:
         """
         x = by_name(x, self.columns)
         if is_traced(model, x):
-            return self._traced(model(with_zero_columns(x, self.width)))
+            return self.predicted(model(with_zero_columns(x, self.width)))
         x = _on_host(x)
         values = decision_values(model, with_zero_columns(x, self.width))
         if not np.isfinite(values).all():
             _check_rows(x)
-        return self._known(values)
+        return self.predicted(values)
 
     def of_rows(self, model: Model) -> Model:
         """The model as one of rows without columns of zeros."""
         return Mapped(ZeroColumns(self.width), model) if self.width else model
 
-    def _known(self, values: np.ndarray) -> np.ndarray:
-        """What values on the host predict."""
-        raise NotImplementedError
-
-    def _traced(self, values: Array) -> Array:
-        """What values that are traced predict."""
+    def predicted(self, values: Any) -> Any:
+        """What values on the host predict, or values that are traced."""
         raise NotImplementedError
 
 
@@ -211,19 +207,16 @@ class Classes(TargetNames):
         named = dataclasses.replace(known, names=self.names)
         return self.in_order(data._replace(y=y, classes=named))
 
-    def _known(self, values: np.ndarray) -> np.ndarray:
-        return np.asarray(self.names)[class_places(values)] if self.names else values
-
-    def _traced(self, values: Array) -> Array:
-        if self.names and isinstance(self.names[0], str):
+    def predicted(self, values: Any) -> Any:
+        if not self.names:
+            return values
+        traced = is_traced(values)
+        if traced and isinstance(self.names[0], str):
             raise TypeError(
                 f"class names that are strings, such as {self.names[0]!r}, cannot be predicted "
                 "inside of jit, vmap or grad: take the decision values there, result.model(x)"
             )
-        if not self.names:
-            return values
-        place = jnp.argmax(values, axis=1) if values.ndim > 1 else (values > 0).astype(jnp.int32)
-        return jnp.asarray(self.names)[place]
+        return (jnp if traced else np).asarray(self.names)[class_places(values)]
 
     def classifier(self, model: Model) -> Model:
         """The model with the names, without points of coefficient 0, for files and for serving.
@@ -253,11 +246,8 @@ class Labels(TargetNames):
             data = data._replace(y=data.y[:, order], weight=weight, classes=named)
         return self.in_order(data)
 
-    def _known(self, values: np.ndarray) -> np.ndarray:
+    def predicted(self, values: Any) -> Any:
         return (check_values(values) > 0).astype(int)
-
-    def _traced(self, values: Array) -> Array:
-        return (values > 0).astype(jnp.int32)
 
     def classifier(self, model: Model) -> Model:
         """The model with the names, as that of `Classes`, a `MultiLabel`."""
@@ -267,6 +257,7 @@ class Labels(TargetNames):
 class Named:
     """A model that knows the names of its classes, and of the columns of its rows."""
 
+    inner: Any
     classes: tuple
     columns: tuple
 
@@ -274,6 +265,14 @@ class Named:
     def named(self) -> Any:
         """The names."""
         return Classes(self.classes, self.columns)
+
+    def __call__(self, x: Array) -> Array:
+        """Decision values, (n, d) -> (n,) or (n, k)."""
+        return self.inner(x)
+
+    def predict(self, x: Rows) -> Any:
+        """What the values say, as `Classes.predict`: (n,) names, or (n, k) numbers 0 and 1."""
+        return self.named.predict(self.inner, x)
 
 
 def names_of(model: object) -> Classes | Labels | None:
@@ -296,14 +295,6 @@ class MultiLabel(Named):
         """The names."""
         return Labels(self.labels, self.columns)
 
-    def __call__(self, x: Array) -> Array:
-        """Decision values, (n, d) -> (n, k)."""
-        return self.inner(x)
-
-    def predict(self, x: object) -> Any:
-        """Which labels hold, (n, d) -> (n, k) numbers 0 and 1."""
-        return self.named.predict(self.inner, x)
-
 
 @struct
 class Classifier(Named):
@@ -320,20 +311,6 @@ class Classifier(Named):
     def __post_init__(self) -> None:
         """Raise for names of fewer than two classes."""
         object.__setattr__(self, "classes", class_names(self.classes))
-
-    def __call__(self, x: Array) -> Array:
-        """Decision values, (n, d) -> (n,) or (n, k)."""
-        self._check_inner()
-        return self.inner(x)
-
-    def _check_inner(self) -> None:
-        if not callable(self.inner) or isinstance(self.inner, type):
-            raise TypeError(f"inner must be a model, got {shown(self.inner)}")
-
-    def predict(self, x: Rows) -> Any:
-        """Class names, (n, d) -> (n,), as `Classes.predict`."""
-        self._check_inner()
-        return self.named.predict(self.inner, x)
 
     def sqnorm(self) -> Array:
         """|w|^2, as in the objective."""
@@ -358,12 +335,12 @@ def classes_of(targets: Any, known: Any) -> Any:
 
 
 def check_values(score: np.ndarray) -> np.ndarray:
-    """The decision values (n,) or (n, k), unchanged.
+    """The decision values (n,) or (n, k), unchanged; those that are traced pass.
 
     Raises:
         ValueError: one of them is not finite.
     """
-    if isinstance(score, jax.Array) and jnp.isfinite(score).all():
+    if is_traced(score) or (isinstance(score, jax.Array) and jnp.isfinite(score).all()):
         return score  # without a copy on the host
     finite = np.isfinite(np.asarray(score, np.float64))
     invalid = ~(finite if finite.ndim == 1 else finite.all(axis=1))
