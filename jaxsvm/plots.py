@@ -215,27 +215,13 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
     names = model.classes if isinstance(model, Classifier) else ("-1", "+1") if two else labels
     ax = _axes(ax, 5.2, 4.4)
     colours = (_draw_binary if two else _draw_multiclass)(ax, sides, score)
+    edges = {"edgecolors": "white", "linewidths": 0.4, "zorder": 3}  # above the lines
     for label, colour, name in zip(labels, colours, names, strict=True):
-        ax.scatter(
-            *rows[y == label].T,
-            s=16,
-            color=colour,
-            edgecolors="white",
-            linewidths=0.4,
-            label=str(name),
-            zorder=3,
-        )
+        ax.scatter(*rows[y == label].T, s=16, color=colour, label=str(name), **edges)
     vectors = _support(model) if support else None
     if vectors is not None:
-        ax.scatter(
-            *vectors.T,
-            s=52,
-            facecolors="none",
-            edgecolors="black",
-            linewidths=0.8,
-            label="support vectors",
-            zorder=4,
-        )
+        rings = {"facecolors": "none", "edgecolors": "black", "linewidths": 0.8, "zorder": 4}
+        ax.scatter(*vectors.T, s=52, label="support vectors", **rings)
     ax.set(xlim=sides[0][[0, -1]], ylim=sides[1][[0, -1]])
     ax.legend(fontsize=8)
     return ax
@@ -264,17 +250,12 @@ def _draw_binary(ax: Any, sides: np.ndarray, score: np.ndarray) -> tuple:
     score = score.reshape(POINTS, POINTS)
     # above 1, so that colours vary up to the margins
     limit = max(1.5, float(np.quantile(np.abs(score), 0.95)))
-    _fill(ax, sides, score, cmap="RdBu_r", vmin=-limit, vmax=limit, alpha=0.6)
+    colours = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
+    _fill(ax, sides, score, interpolation="bilinear", alpha=0.6, **colours)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about levels that the model does not reach
-        ax.contour(
-            *sides,
-            score,
-            levels=[-1, 0, 1],
-            colors="black",
-            linestyles=["--", "-", "--"],
-            linewidths=[0.9, 1.6, 0.9],
-        )
+        style = {"linestyles": ["--", "-", "--"], "linewidths": [0.9, 1.6, 0.9]}
+        ax.contour(*sides, score, levels=[-1, 0, 1], colors="black", **style)
     return BLUE, RED
 
 
@@ -294,17 +275,10 @@ def _draw_multiclass(ax: Any, sides: np.ndarray, score: np.ndarray) -> np.ndarra
     return colours
 
 
-def _fill(
-    ax: Any,
-    sides: np.ndarray,
-    image: np.ndarray,
-    interpolation: str = "bilinear",
-    **options: object,
-) -> None:
+def _fill(ax: Any, sides: np.ndarray, image: np.ndarray, **style: object) -> None:
+    """Show an image on the grid of the sides."""
     ends = (*sides[0][[0, -1]], *sides[1][[0, -1]])
-    ax.imshow(
-        image, origin="lower", extent=ends, aspect="auto", interpolation=interpolation, **options
-    )
+    ax.imshow(image, origin="lower", extent=ends, aspect="auto", **style)
 
 
 def heatmap(
@@ -345,22 +319,14 @@ def heatmap(
     shade = image.norm(values)
     for (i, j), value in np.ndenumerate(values):
         text = f"{100 * value:.1f}" if percent else f"{value:.3g}"
-        ax.text(
-            j,
-            i,
-            text,
-            ha="center",
-            va="center",
-            fontsize=8,
-            color="white" if shade[i, j] > 0.5 else "black",
-        )
+        colour = "white" if shade[i, j] > 0.5 else "black"
+        ax.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
     (row_name, row_values), (column_name, column_values) = table.axes.items()
     i, j = table.place
     ax.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="red", linewidth=2))
     names = [f"{v:.2g}" for v in np.asarray(column_values)]
     ax.set_xticks(range(values.shape[1]), names, rotation=45)
     ax.set_yticks(range(values.shape[0]), [f"{v:.1e}" for v in np.asarray(row_values)])
-    ax.set_xlabel(column_name)
-    ax.set_ylabel(row_name)
+    ax.set(xlabel=column_name, ylabel=row_name)
     ax.set_title(f"{label}{' in per cent' if percent else ''}", fontsize=10)
     return ax
