@@ -312,14 +312,11 @@ def _check_info(s: _Subject) -> None:
         info = _shapes_of_step(s, rows)[2]
         _require(isinstance(info, Info), f"it is a {type(info).__name__}")
         is_count = jnp.issubdtype(info.evals.dtype, jnp.integer)
-        kinds: dict[str, Any] = {"loss": dtype, "residual": dtype, "support": "int32"}
-        for name, kind in (kinds | {"evals": "int32" if is_count else dtype}).items():
-            leaf, wanted = _type(getattr(info, name)), f"{jnp.dtype(kind)}[]"
-            _require(leaf == wanted, f"{name} is {leaf} and not {wanted}")
-        vectors = ("index", info.index, "int32"), ("progress", info.progress, dtype)
-        for name, leaf, kind in vectors:
-            right = np.ndim(leaf) == 1 and _type(leaf) == f"{jnp.dtype(kind)}[{leaf.shape[0]}]"
-            _require(right, f"{name} is {_type(leaf)} and not a vector of {jnp.dtype(kind)}")
+        kinds = dtype, dtype, dtype, np.int32, np.int32, np.int32 if is_count else dtype
+        for name, leaf, kind in zip(Info._fields, info, kinds, strict=True):
+            shape = (leaf.size,) if name in ("progress", "index") else ()
+            wanted = _type(jax.ShapeDtypeStruct(shape, kind))
+            _require(_type(leaf) == wanted, f"{name} is {_type(leaf)} and not {wanted}")
         same = info.index.shape == info.progress.shape
         _require(same, f"index has shape {info.index.shape} and progress {info.progress.shape}")
     _, info = _step(s)(s.solver.init(s.key, s.data), _batch_of(s, _draws(s, 1, 3)[0]))
@@ -336,11 +333,8 @@ def _step(s: _Subject) -> Callable:
 @_promise("pure", "update must be a pure function of state and batch")
 def _check_pure(s: _Subject) -> None:
     arguments = s.solver.init(s.key, s.data), _batch_of(s, _draws(s, 1, 3)[0])
-    before = jax.tree.map(lambda leaf: _numbers(leaf).copy(), arguments)
     results = [_step(s)(*arguments) for _ in range(2)]
     _require_same("two calls with the same state and batch differ", *results)
-    after = jax.tree.map(_numbers, arguments)
-    _require(_difference(before, after) is None, "a call changed its arguments")
 
 
 @_promise(
@@ -379,13 +373,8 @@ def _check_finite(s: _Subject) -> None:
 @_promise("scan", "update must be the body of a lax.scan that gives what single steps give")
 def _check_scan(s: _Subject) -> None:
     start, index = s.solver.init(s.key, s.data), _draws(s, 4, 3)
-
-    def scanned(state, index):
-        if s.solver.needs_all_rows:
-            update = lambda state, i: s.solver.update(state, s.data._replace(index=i))
-            return lax.scan(update, state, index)
-        return lax.scan(s.solver.update, state, jax.vmap(lambda i: take(s.data, i))(index))
-
+    update = lambda state, rows: s.solver.update(state, _batch_of(s, rows))
+    scanned = lambda state, index: lax.scan(update, state, index)
     together, infos = jax.jit(scanned, compiler_options=QUICK)(start, jnp.asarray(index, jnp.int32))
     step, state, losses = _step(s), start, []
     for rows in index:
@@ -494,23 +483,16 @@ def _check_numbering(s: _Subject) -> None:
     "the numbers",
 )
 def _check_dtype(s: _Subject) -> None:
-    is_typed = jnp.issubdtype(s.key.dtype, jax.dtypes.prng_key)
-    bits = np.asarray(jax.random.key_data(s.key)) if is_typed else None
     on_host = jax.tree.map(np.asarray, s.data)
     with jax.enable_x64(True):
         for dtype, other in ((np.float32, np.float64), (np.float64, np.float32)):
             kind_of = lambda a, dtype=dtype: dtype if a.dtype.kind == "f" else a.dtype
             data = jax.tree.map(lambda a, of=kind_of: jnp.asarray(a, of(a)), on_host)
             solver = jax.tree.map(lambda a, other=other: other(a) if _is_single(a) else a, s.solver)
-            key = s.key
-            if is_typed:
-                key = jax.random.wrap_key_data(jnp.asarray(bits), impl=jax.random.key_impl(s.key))
-            fit = lambda data, solver=solver, key=key: loops.fit(
-                solver, data, key, steps=3, every=3
-            )
+            fit = lambda data, solver=solver: _fit(s, solver, data=data, steps=3)
             run = jax.eval_shape(fit, data)
-            parts = {"loss": run.info.loss, "residual": run.info.residual}
-            for part, tree in ({"state": run.state, "model": run.model} | parts).items():
+            losses = {"loss": run.info.loss, "residual": run.info.residual}
+            for part, tree in ({"state": run.state, "model": run.model} | losses).items():
                 for name, leaf in _paths(tree):
                     wrong = jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != dtype
                     seen = f"rows of {dtype.__name__} give {leaf.dtype} at {name} of the {part}"
