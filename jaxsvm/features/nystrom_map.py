@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._node import cast, struct
-from ..checks import calling, check_bytes, check_nonnegative, is_array, matrix, shown
+from ..checks import as_array, calling, check_bytes, check_nonnegative, matrix
 from ..checks import key as check_key
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import accum_dtype, count, dot, is_traced
@@ -152,22 +152,13 @@ def nystrom(
             rows: Any = choose(key, kernel, x, int(landmarks))
     else:
         rows = landmarks
-    if type(rows) in (list, tuple, float):
-        try:
-            rows = np.asarray(rows)
-        except ValueError as error:
-            raise ValueError(
-                "landmarks must be a matrix of rows; its rows differ in length"
-            ) from error
-    if not is_array(rows):
-        raise TypeError(f"landmarks must be a whole number or a matrix of rows, got {shown(rows)}")
-    if len(rows.shape) != 2 or not rows.shape[0]:
+    rows = as_array("landmarks", rows)
+    if len(np.shape(rows)) != 2 or not rows.shape[0]:
         raise ValueError(
-            f"landmarks must be a whole number or a matrix of rows, got shape {rows.shape}"
+            f"landmarks must be a whole number or a matrix of rows, got shape {np.shape(rows)}"
         )
     rows = matrix("landmarks", rows)
     rows = rows if isinstance(rows, SparseRows) else jnp.asarray(rows)
-    rows = rows if jnp.issubdtype(rows.dtype, jnp.floating) else rows.astype(jnp.float32)
     rows = rows.astype(accum_dtype(rows))
     if is_traced(kernel, rows, eps) or rows.dtype == jnp.float64:
         return Nystrom(kernel, rows, whitening(kernel(rows, rows), eps))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from .._node import cast, struct
-from ..checks import check_bytes, check_choice, integer, matrix, shown
+from ..checks import check_bytes, check_choice, integer, matrix
 from ..checks import key as check_key
 from ..kernels import Kernel, as_kernel
 from ..numerics import accum_dtype, centre, dot, offset
@@ -137,18 +136,11 @@ def frequencies_for(key: Array, dim: int, features: int, form: str) -> tuple[int
         ValueError: see `fourier`.
     """
     check_choice("form", form, FORMS)
-    if (
-        not isinstance(features, numbers.Integral)
-        or not 1 <= features < 2**31
-        or (form == "paired" and features % 2)
-    ):
-        raise ValueError(
-            f"features must be {'an even' if form == 'paired' else 'a'} whole number "
-            f"above 0, got {shown(features)}"
-        )
+    each = 2 if form == "paired" else 1
+    if integer("features", features, each) % each:
+        raise ValueError(f"features must be an even whole number above 0, got {features}")
     check_key("key", key)
-    q = int(features) // 2 if form == "paired" else int(features)
-    return q, integer("dim", dim, 1)
+    return int(features) // each, integer("dim", dim, 1)
 
 
 def map_of(

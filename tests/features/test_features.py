@@ -449,7 +449,7 @@ def test_maps_of_all_widths_share_their_draws_and_derivatives_reach_the_width(ma
     [
         (fourier, kernels.rbf(1.0), 7, "paired", "even whole number above 0, got 7"),
         (orthogonal, kernels.rbf(1.0), 7, "paired", "even whole number above 0, got 7"),
-        (fourier, kernels.rbf(1.0), 0, "phase", "a whole number above 0, got 0"),
+        (fourier, kernels.rbf(1.0), 0, "phase", "a whole number of at least 1, got 0"),
         (fourier, kernels.rbf(1.0), 8.0, "paired", "got 8.0"),
         (fourier, kernels.polynomial(), 8, "paired", "a kernel of x - z with a known law"),
         (fourier, kernels.rbf(1.0) + kernels.rbf(2.0), 8, "paired", "with a known law"),
