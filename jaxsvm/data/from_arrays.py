@@ -134,7 +134,15 @@ def checked_batch(
     """
     task = task if task or query is None else "ranking"
     if is_traced_array(x, y, weight, query):
-        return _of_traced(x, y, weight, query, task, classes, columns)
+        names: Any = ()
+        if not is_traced_array(y):  # it is numbered as outside
+            y, names, task = _numbered(y, classes, task)
+            y = numbers("y", y)
+            y, names = _named(y, names, task, np.ones(y.shape, bool))
+        elif classes is not None:
+            raise ValueError("classes number a y that is known: number a traced y by jnp.where")
+        named = Classes(names, columns) if names or columns else None
+        return traced_batch(x, y, weight, query, task or "binary", named)
     sparse = is_sparse(x)
     weight = weight if weight is None else numbers("weight", weight)
     several: Any = None  # the names of labels, where rows have several targets
@@ -181,8 +189,8 @@ def checked_batch(
     index = np.arange(x.shape[0], dtype=np.int32)
     y, weight = y.astype(np.float64).astype(dtype), weight.astype(np.float64).astype(dtype)
     x, y, index, weight, groups = jax.device_put((x, y, index, weight, groups))
-    named = Labels(several, columns) if several else Classes(names, columns)
-    return Batch(x, y, index, weight, groups, named if names or columns else None)
+    kind = Labels if several else Classes
+    return Batch(x, y, index, weight, groups, kind(names, columns) if names or columns else None)
 
 
 def padded(data: Batch) -> Batch:
@@ -199,27 +207,6 @@ def padded(data: Batch) -> Batch:
     weight = xp.where(place < n, rows.weight.T, 0).T.astype(rows.weight.dtype)
     named = dataclasses.replace(data.classes or Classes(), width=d)
     return jax.device_put(rows._replace(x=x, index=index, weight=weight, classes=named))
-
-
-def _of_traced(
-    x: object,
-    y: object,
-    weight: object,
-    query: object,
-    task: str | None,
-    classes: object,
-    columns: tuple,
-) -> Batch:
-    """The batch inside of a transformation; what is known of y is numbered as outside."""
-    names: tuple = ()
-    if not is_traced_array(y):
-        y, names, task = _numbered(y, classes, task)
-        y = numbers("y", y)
-        y, names = _named(y, names, task, np.ones(y.shape, bool))
-    elif classes is not None:
-        raise ValueError("classes number a y that is known: number a traced y by jnp.where")
-    named = Classes(names, columns) if names or columns else None
-    return traced_batch(x, y, weight, query, task or "binary", named)
 
 
 def _numbered(y: object, classes: object, task: str | None) -> tuple[Any, tuple, str]:
@@ -360,27 +347,29 @@ def _rounded_grades(
         )
 
 
-def check_target_digits(y: np.ndarray, dtype: np.dtype, name: str = "y") -> None:
-    """Warn of real targets whose differences are lost when they are rounded to `dtype`.
+def check_target_digits(y: np.ndarray, dtype: np.dtype, name: str = "y") -> bool:
+    """Warn of numbers whose differences are lost when they are rounded to `dtype`.
 
     It compares the largest, and the median, rounding error and deviation from the median.
+
+    Returns:
+        Whether there was a warning.
     """
     if not y.size or y.dtype.kind == "V" or np.can_cast(y.dtype, dtype):
-        return
+        return False
     exact = y.astype(np.float64)
-    error = np.abs(exact - exact.astype(dtype))
-    if not error.any():
-        return
-    deviation = np.abs(exact - np.median(exact))
+    error, deviation = np.abs(exact - exact.astype(dtype)), np.abs(exact - np.median(exact))
     for measure in (np.max, np.median):
         lost, width = measure(error), measure(deviation)
         if width > 0 and lost > 1e-4 * width:
-            return _warn(
+            _warn(
                 f"rounding to {dtype} moves {name} by {lost:.2g}, but its numbers lie {width:.2g} "
                 f"from their median {np.median(exact):.9g} only: subtract it beforehand, in "
-                "float64, and add it to predictions, or switch on 64-bit numbers, "
+                "float64 (and add that of targets to predictions), or switch on 64-bit numbers, "
                 "jax.config.update('jax_enable_x64', True)"
             )
+            return True
+    return False
 
 
 def _class_numbers(y: np.ndarray) -> tuple:
@@ -394,13 +383,19 @@ def _class_numbers(y: np.ndarray) -> tuple:
     return tuple(range(len(values)))
 
 
-def check_digits(x: Any, dtype: np.dtype) -> None:
-    """Warn of a column whose variation is lost when rows are rounded to `dtype`.
+def check_digits(x: Any, dtype: np.dtype, ranges: tuple | None = None) -> None:
+    """Warn of the first column whose variation is lost when rows are rounded to `dtype`.
 
-    The rows (n, d) are dense or CSR.
+    The rows (n, d) are dense or CSR; `ranges` is what `_range` gives, if it is known.
     """
-    if x.shape[0] and _loses_digits(x, dtype):
-        _digits(x, *_range(x), dtype)
+    if not x.shape[0] or x.dtype.kind not in "iuf" or np.can_cast(x.dtype, dtype):
+        return
+    columns, low, high = ranges or _range(x)
+    bound = np.finfo(dtype).eps / 2 * np.maximum(np.abs(low), np.abs(high))
+    for k in np.flatnonzero((high > low) & (bound > 1e-4 * (high - low))):
+        column = x.data[x.indices == columns[k]] if is_sparse(x) else x[:, k]
+        if check_target_digits(column, dtype, f"column {columns[k]}"):
+            return
 
 
 def _range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -429,44 +424,16 @@ def _check_columns(x: object, dtype: np.dtype) -> None:
             f"at most, and squares of such numbers underflow in {dtype}: multiply its numbers, for "
             f"example by {2.0 ** -np.floor(np.log2(least)):.2g}"
         )
-    _digits(x, columns, low, high, dtype)
-    half = ranges / 2
-    ratio = np.where(half > 0, np.abs(low + high) / 2 / np.where(half > 0, half, 1), 0)
+    check_digits(x, dtype, (columns, low, high))
     # kernels do not shift sparse rows; |x|^2 loses 1e-2 of the squared width
-    if is_sparse(x) and ratio.size and ratio.max() > 300:
-        k = int(np.argmax(ratio))
+    far = np.flatnonzero((ranges > 0) & (np.abs(low + high) > 300 * ranges))
+    if is_sparse(x) and far.size:
+        k = far[0]
         _warn(
             f"column {columns[k]} of the sparse x lies far from 0 ({low[k]:.9g} to "
             f"{high[k]:.9g}): kernels lose its digits, as sparse rows are not shifted; subtract "
             "its mean from the stored numbers, which are all of that column"
         )
-
-
-def _loses_digits(x: Any, dtype: np.dtype) -> bool:
-    """Whether `dtype` is float32, and numbers of the dtype of x are rounded to it."""
-    return x.dtype.kind in "iuf" and dtype == np.float32 and not np.can_cast(x.dtype, dtype)
-
-
-def _digits(
-    x: Any, columns: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype
-) -> None:
-    """Warn of a column whose variation is lost when wider numbers are rounded to `dtype`.
-
-    `dtype` is that of solvers.
-    """
-    if not _loses_digits(x, dtype):
-        return
-    bound = np.finfo(dtype).eps / 2 * np.maximum(np.abs(low), np.abs(high))
-    for k in np.flatnonzero((high > low) & (bound > 1e-4 * (high - low))):
-        column = (x.data[x.indices == columns[k]] if is_sparse(x) else x[:, k]).astype(np.float64)
-        error = np.abs(column - column.astype(dtype)).max()
-        if error > 1e-4 * (high[k] - low[k]):
-            return _warn(
-                f"rounding to {dtype} moves column {columns[k]} by up to {error:.2g}, but its "
-                f"numbers differ by {high[k] - low[k]:.2g} only ({low[k]:.9g} to {high[k]:.9g}): "
-                "subtract its mean from all rows beforehand, in float64, or switch on 64-bit "
-                "numbers, jax.config.update('jax_enable_x64', True)"
-            )
 
 
 def _warn(message: str) -> None:
