@@ -71,7 +71,7 @@ FAULTS = (
     # Of our own
     Fault("draws", "samplers/with_replacement.py", 'side="right"', 'side="left"',
           "off by one in rows drawn by weight", "tests/samplers/test_samplers.py -k 'proportion or adjacent'"),
-    Fault("views", "data/chunking.py", "root.offset + a.ctypes.data - root.ctypes.data + start", "root.offset + start",
+    Fault("views", "data/chunking.py", "part.ctypes.data - root.ctypes.data", "part.ctypes.data - a.ctypes.data",
           "a part of a memory map is read from the beginning of the file", "tests/loops/test_stream.py -k memory_map"),
     Fault("schedule", "schedules.py", "_number(count, lam) + 1 / (eta0 * lam)", "_number(count, lam) + 1 + 1 / (eta0 * lam)",
           "off by one in Bottou's schedule", "tests/test_schedules.py"),

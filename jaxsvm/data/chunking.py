@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checks import check_rows, is_sparse
+from ..checks import check_rows, integer, is_sparse, refuse_masked
 from ..models import Classes
 from ..models.frames import column_names, frame_numbers, is_frame
 from ..types import Batch
@@ -66,8 +66,7 @@ def chunks(x: Any, y: object = None, weight: object = None, *, rows: int) -> Chu
         >>> [part.x.shape for part in parts], len(parts[1:])
         ([(4, 2), (4, 2), (2, 2)], 2)
     """
-    if not isinstance(rows, int | np.integer) or isinstance(rows, bool) or rows < 1:
-        raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
+    rows = integer("rows", rows, 1)
     if is_sparse(x):
         raise ValueError(
             "x is a SciPy matrix: make it a Batch first, jaxsvm.data.chunks(jaxsvm.dataset(x, "
@@ -78,20 +77,17 @@ def chunks(x: Any, y: object = None, weight: object = None, *, rows: int) -> Chu
     if isinstance(x, Batch):
         if y is not None or weight is not None:
             raise ValueError("a Batch has its own targets and weights: leave y and weight out")
-        return Chunks(jax.tree.map(np.asarray, x), int(rows))
+        return Chunks(jax.tree.map(np.asarray, x), rows)
     check_rows(x, y=() if y is None else y, weight=weight)
     for name, a in (("x", x), ("y", y), ("weight", weight)):
-        if np.ma.is_masked(a):
-            raise ValueError(
-                f"{name} has masked entries, which are no numbers: drop such rows or fill them in"
-            )
+        refuse_masked(name, a)
     n = np.shape(x)[0]
     as_array = lambda a: a if isinstance(a, np.memmap) else np.asarray(a)
     ones = np.broadcast_to(np.float32(1), n) if weight is None else as_array(weight)
     columns, x = column_names(x), frame_numbers(x) if is_frame(x) else as_array(x)
     arrays: Any = x, as_array(y), np.broadcast_to(np.int32(0), n), ones
     named = Classes((), columns) if columns else None
-    return Chunks(Batch(*arrays)._replace(classes=named), int(rows))
+    return Chunks(Batch(*arrays)._replace(classes=named), rows)
 
 
 def _read(a: Any, start: int, stop: int) -> np.ndarray:
@@ -105,12 +101,11 @@ def _read(a: Any, start: int, stop: int) -> np.ndarray:
     is_map = isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap)
     if not (is_map and root.filename and root.mode != "c" and a.flags.c_contiguous):
         return a[start:stop]
-    width = int(np.prod(a.shape[1:], dtype=np.int64))
-    with open(root.filename, "rb") as file:
-        file.seek(root.offset + a.ctypes.data - root.ctypes.data + start * width * a.itemsize)
-        values = np.fromfile(file, a.dtype, (stop - start) * width)
-    if values.size != (stop - start) * width:
+    part = a[start:stop]
+    place = root.offset + part.ctypes.data - root.ctypes.data
+    values = np.fromfile(root.filename, a.dtype, part.size, offset=place)
+    if values.size != part.size:
         raise ValueError(
             f"{root.filename} has become shorter than the {a.shape[0]} rows that it had"
         )
-    return values.reshape(stop - start, *a.shape[1:])
+    return values.reshape(part.shape)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._node import struct
-from ..checks import matrix
+from ..checks import check_rows, matrix
 from ..numerics import is_traced, power_of_two
 from ..types import Array, Rows, SparseRows
 
@@ -45,7 +45,7 @@ def standardize(x: Array) -> Standardize:
         [[-1.0], [1.0]]
     """
     x = _dense(x)
-    _refuse_empty(x)
+    check_rows(x)
     return Standardize(*_compute(_moments, x))
 
 
@@ -104,7 +104,7 @@ def scale(x: Array) -> Scale:
         [[0.0], [1.0], [0.5]]
     """
     x = matrix("x", x)
-    _refuse_empty(x)
+    check_rows(x)
     return Scale(*_compute(_ranges, x))
 
 
@@ -140,8 +140,3 @@ def _dense(x: Array, columns: int | None = None) -> Array:
             "keeps zeros, or x.toarray()"
         )
     return x
-
-
-def _refuse_empty(x: Array) -> None:
-    if not x.shape[0]:
-        raise ValueError("x has no rows, from which the map of its columns would be made")

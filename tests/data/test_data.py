@@ -553,7 +553,7 @@ def test_a_column_whose_variation_rounding_takes_is_named(form):
     x = np.array([[1.0, 1e6], [2.0, 1e6 + 1e-4], [3.0, 1e6 - 1e-4]])
     with pytest.warns(
         UserWarning,
-        match=r"rounding to float32 moves column 1 by up to 0.0001, .*: subtract its mean",
+        match=r"rounding to float32 moves column 1 by 0.0001, .*: subtract it beforehand",
     ):
         dataset(form(x), Y)
     with pytest.warns(UserWarning, match="rounding to float32 moves column 0"):
@@ -630,7 +630,7 @@ def test_maps_of_columns_take_matrices(fitted):
         np.array([["a"]]),
         jaxsvm.dataset(np.eye(2), [1, -1]),
     ):
-        with pytest.raises((TypeError, ValueError), match="^x (must|has no rows)"):
+        with pytest.raises((TypeError, ValueError), match="^x (must|has shape)"):
             fitted(wrong)
     with pytest.raises(ValueError, match="x must have 2 columns, as many as it was made for"):
         fitted(x)(np.ones((3, 1)))
