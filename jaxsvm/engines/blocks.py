@@ -137,7 +137,7 @@ def working_set_step(task: Task, by_blocks: bool, progress: Progress) -> Progres
     parts_change = coef - own.coef
     change = parts_change if coef.ndim == 1 else jnp.sum(parts_change, axis=0)
     sums = state.grad, state.compensation, progress.rows
-    grad, compensation, cache = kernel_cache.subtract(*sums, kernel, task.x, working, change)
+    grad, compensation, cache = kernel_cache.subtract(sums, kernel, task.x, working, change)
     if l2 is not None:
         grad = grad.at[working].add(-own.bounds.l2 * change, mode="promise_in_bounds")
     new_coef = state.coef.at[..., working].set(coef, **KNOWN)
@@ -283,9 +283,6 @@ def solve_by_blocks(
         The coefficients, (m,) or (k, m), and sum_error.
     """
 
-    def residual_of(dual: Dual) -> Residual:
-        return task.qp.residual(dual, *rows, "kkt", task.bias, task.tol)
-
     def should_continue(at: Blocks) -> Array:
         return (at.residual.kkt > tol) & (at.idle.looks < PATIENCE) & (at.rounds < 2000)
 
@@ -302,7 +299,8 @@ def solve_by_blocks(
         grad, compensation = two_sum(at.dual.grad, at.compensation, -dot(total_change, own_rows))
         coef = dual.coef.at[..., block].set(solved.dual.coef, **KNOWN)
         dual = dual._replace(coef=coef, grad=grad)
-        residual = residual_of(dual._replace(grad=grad + compensation))
+        whole = dual._replace(grad=grad + compensation)
+        residual = task.qp.residual(whole, *rows, "kkt", task.bias, task.tol)
         idle = count_idle(at.idle, residual, any_change(change))
         return Blocks(dual, compensation, solved.sum_error, block, residual, idle, at.rounds + 1)
 

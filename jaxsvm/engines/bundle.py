@@ -190,16 +190,10 @@ def make_problem(
 
 def no_planes(size: int, columns: int, dtype: np.dtype, rows: int = 0) -> Planes:
     """The zero plane, and `size` free slots; `rows` numbers of each u are kept."""
-    m = size + 1
-    return Planes(
-        jnp.zeros((m, columns), dtype),
-        jnp.zeros(m, dtype),
-        jnp.zeros(m, dtype).at[0].set(1),
-        jnp.zeros(m, jnp.int32),
-        jnp.zeros((2, m, m), dtype),
-        jnp.zeros((m, rows), dtype),
-        jnp.ones((), jnp.int32),
-    )
+    m, zeros = size + 1, lambda *shape: jnp.zeros(shape, dtype)
+    idle, one = jnp.zeros(m, jnp.int32), jnp.ones((), jnp.int32)
+    theta, gram, u = zeros(m).at[0].set(1), zeros(2, m, m), zeros(m, rows)
+    return Planes(zeros(m, columns), zeros(m), theta, idle, gram, u, one)
 
 
 @jax.named_scope("add_plane")

@@ -123,12 +123,9 @@ class CoordinateSolver(SpaceSolver, LossSolver):
             rounding = lambda: rounding_of_sums(dual_coef(state), space.sqnorm(batch.x))
             floor = lax.cond(pass_ends, rounding, lambda: jnp.zeros((), dtype))
             end_violation = jnp.maximum(max_violation, floor)
-        new_state = state._replace(
-            coef=visits.coef,
+        new_state = visits.state._replace(
             f=space.add(state.f, jnp.zeros((), dtype), move, batch),
-            pending=visits.pending,
             support=state.support + count(visits.new != 0) - count(visits.old != 0),
-            stamp=visits.stamp,
             passes=state.passes + pass_ends.astype(jnp.int32),
             visited=jnp.where(pass_ends, jnp.zeros_like(visited), visited),
             max_violation=jnp.where(pass_ends, jnp.zeros_like(max_violation), max_violation),
@@ -192,15 +189,13 @@ class coordinate(CoordinateSolver):
 
 
 class Visits(NamedTuple):
-    """The visits of a batch, and the writes to the arrays over all rows."""
+    """The visits of a batch, and the state after them, but for what all of its rows decide."""
 
     new: Array  # (b,)  coefficient after each visit
     score: Array  # (b,)  score at it
     old: Array  # (b,)  coefficient before it
     first_visit: Array  # (b,)  bool, whether it is the first of its row in the pass
-    coef: Array  # (n,)  without the pending entry, as is `stamp`
-    stamp: Array  # (n,)  int32
-    pending: tuple[Array, Array, Array]  # as of `CoordinateState`
+    state: CoordinateState
 
 
 @jax.named_scope("visit_rows")
@@ -229,7 +224,7 @@ def _visit_batch(
     if index.shape[0] == 1:
         new = visit(before, score, *rest)
         pending = index, new, jnp.where(live, current_pass, last_pass)
-        return Visits(new, score, before, first_visit, state.coef, state.stamp, pending)
+        return Visits(new, score, before, first_visit, state._replace(pending=pending))
     new, score_at_visit, old = visit_sequentially(visit, before, score, gram, index, rest)
     same = live[None, :] & (index[:, None] == index[None, :])
     # a row that occurs twice in the batch counts once
@@ -241,7 +236,8 @@ def _visit_batch(
     coef = state.coef.at[index].set(final, mode="promise_in_bounds")
     stamp = state.stamp.at[index].set(last_pass, mode="promise_in_bounds")
     pending = index[:1], final[:1], last_pass[:1]
-    return Visits(new, score_at_visit, old, first_visit, coef, stamp, pending)
+    state = state._replace(coef=coef, stamp=stamp, pending=pending)
+    return Visits(new, score_at_visit, old, first_visit, state)
 
 
 def visit_sequentially(

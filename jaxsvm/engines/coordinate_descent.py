@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,33 +26,6 @@ PRIMES = (
     *(1677607093, 2091157333, 1124496689, 1762495573, 1946906371, 1390127117, 1238349961),
     *(1857340997, 1668987283, 1708834223, 1104983753),
 )
-
-
-class Problem(Protocol):
-    """A dual whose rows have one coefficient, or k of them, and the weights that follow."""
-
-    @property
-    def x(self) -> Any:
-        """The rows (n, d)."""
-
-    @property
-    def constant(self) -> bool:
-        """Whether there is a constant feature 1, whose weight is b."""
-
-    def gains(self, i: Array, coef: Array, score: Array) -> tuple[Array, Array]:
-        """The rates at which the dual grows as |coef| grows, and as it falls; -inf at a bound.
-
-        They are () or (k,).
-        """
-
-    def maximiser(self, i: Array, coef: Array, score: Array) -> Array:
-        """The coefficients of row i of the largest dual, the others fixed."""
-
-    def weights(self, coef: Array) -> tuple[Array, Array]:
-        """The weights w, b of the coefficients."""
-
-    def gap(self, coef: Array) -> tuple[Array, Array, Any, Array]:
-        """The weights w, b of the coefficients, the sum of losses and the relative duality gap."""
 
 
 class Search(NamedTuple):
@@ -79,13 +52,15 @@ class Search(NamedTuple):
 
 
 def descend(
-    problem: Problem, coef: Array, tol: Array, rounds: Array, live: Array | None = None
+    problem: Any, coef: Array, tol: Array, rounds: Array, live: Array | None = None
 ) -> Search:
     """Passes until the gap is at most `tol`.
 
-    Rows that are not `live` (n,) are not visited: they have no coefficient and no loss. The listed
-    rows are visited until their gains are at most `goal`, then all rows. Where these meet it too,
-    the gap is computed, and the goal is lowered if that is not enough.
+    The problem is a `linear_dual.DualProblem`, or has its `x`, `constant`, `gains`, `maximiser`,
+    `weights` and `gap`. The coefficients of a row are () or (k,). Rows that are not `live` (n,)
+    are not visited: they have no coefficient and no loss. The listed rows are visited until their
+    gains are at most `goal`, then all rows. Where these meet it too, the gap is computed, and the
+    goal is lowered if that is not enough.
     """
     n, dtype = coef.shape[0], coef.dtype
     everything, zero = jnp.arange(n + 1, dtype=jnp.int32), jnp.zeros((), jnp.int32)
@@ -156,8 +131,9 @@ def descend(
     unknown = lambda a: jnp.full(a.shape, jnp.inf, a.dtype)
     loss = jax.tree.map(unknown, jax.eval_shape(problem.gap, coef)[2])
     size = jnp.where(starts_at_0, all_rows, 0)  # 0: a look comes first
+    w, b = problem.weights(coef)
     begin = Search(
-        coef, *problem.weights(coef), everything, size, infinite, infinite, infinite, infinite,
+        coef, w, b, everything, size, infinite, infinite, infinite, infinite,
         loss, infinite, infinite, zero, zero, after(0.0), after(RENEWAL), after(LATEST),
         jnp.zeros((), bool),
     )  # fmt: skip
@@ -165,7 +141,7 @@ def descend(
 
 
 @jax.named_scope("visit_rows")
-def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
+def _pass(problem: Any, at: Search) -> tuple[Search, Array, Array, Array]:
     """A visit of each listed row; the rows that stay, their number, and whether any moved."""
     dot_row, add_row = row_loops(problem.x)
     size = at.size.astype(jnp.uint32)

@@ -192,14 +192,7 @@ def step_info(
     total, weights, support = fold(sums)
     loss = total / jnp.maximum(weights, jnp.finfo(y.dtype).tiny)
     index = jnp.where(after.coef != before.coef, jnp.arange(y.shape[0], dtype=jnp.int32), -1)
-    return Info(
-        loss=loss,
-        residual=residual,
-        progress=dual_gain(before, after),
-        index=index,
-        support=support,
-        evals=evals,
-    )
+    return Info(loss, residual, dual_gain(before, after), index, support, evals)
 
 
 def build_model(qp: Problem, bias: str, state: DualState, data: Batch | None) -> Expansion:

@@ -14,14 +14,11 @@ import optax
 from .. import projections
 from .._node import node, register, static
 from ..averaging import averaged_params
-from ..checks import check_choice
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot
 from ..samplers import uniform
 from ..types import Array, Batch, Info, Loss, Scalar, SparseRows, State
 from .base import LossSolver
-
-BIASES = ("none", "feature", "free")
 
 
 @register("Weights")
@@ -43,7 +40,6 @@ class GradientState(NamedTuple):
 
 def regularised(bias: str) -> Weights:
     """The mask, for optax, of the parameters in the norm of the objective."""
-    check_choice("bias", bias, BIASES)
     mask: Any = True, {"none": None, "feature": True, "free": False}[bias]
     return Weights(*mask)
 
@@ -67,7 +63,6 @@ def descent(
 
     `bias_step`, if given, is for the bias.
     """
-    check_choice("bias", bias, BIASES)
     if bias != "none" and bias_step is not None:
         labels: Any = "w", "b"
         step = optax.partition({"w": step, "b": bias_step}, Weights(*labels))

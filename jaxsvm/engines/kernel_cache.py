@@ -98,32 +98,23 @@ def subtract_cached(
     return lax.while_loop(lambda at: at[0] < number, subtract_group, begin)[1]
 
 
-def subtract(
-    total: Array,
-    compensation: Array,
-    rows: Rows,
-    kernel: Kernel,
-    x: Array,
-    index: Array,
-    by: Array,
-) -> tuple[Array, Array, Rows]:
+def subtract(at: tuple, kernel: Kernel, x: Array, index: Array, by: Array) -> tuple:
     """total - sum_k by_k row(index_k) by compensated summation; rows with by_k = 0 are not read.
 
     Cached rows are read first. The others are then computed, each used at once and cached, so that
     no cached row has to be kept for later.
 
     Args:
-        total: (n,).
-        compensation: (n,) rounding errors of `total`, still to be added.
-        rows: the cache.
+        at: the total (n,), its rounding errors (n,), still to be added, and the cache.
         kernel: of the rows.
         x: (n, d) all rows of the data.
         index: (q,) int32, row numbers, each once.
         by: (q,) coefficients.
 
     Returns:
-        The new total (n,), its rounding errors (n,), and the cache.
+        What becomes of `at`.
     """
+    total, compensation, rows = at
     slot = rows.slot[index]
     group = jnp.where(by == 0, 2, jnp.where(slot >= 0, 0, 1))
     order, n_cached, n_missing = alternate_signs(group, by)

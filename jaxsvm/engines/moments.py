@@ -79,15 +79,9 @@ def joint_rows(x: Array | SparseRows, y: Array, classes: int | None, constant: b
 
 
 def add_joint(
-    moments: Moments,
-    x: Array | SparseRows,
-    y: Array,
-    weight: Array,
-    shift: Array,
-    classes: int | None,
-    bias: str,
+    moments: Moments, batch: tuple, shift: Array, classes: int | None, bias: str
 ) -> Moments:
-    """The moments with the rows of a batch, less `shift` (q,), in blocks.
+    """The moments with a batch of rows x, y, weight, less `shift` (q,), in blocks.
 
     Rows of weight 0 may hold anything.
     """
@@ -99,7 +93,7 @@ def add_joint(
         rows = jnp.where((weight > 0)[:, None], rows, 0)
         return add_rows(moments, rows, weight, bias == "free")
 
-    return fold_rows(add, moments, (x, y, weight), BLOCK)
+    return fold_rows(add, moments, batch, BLOCK)
 
 
 def check_columns(caller: str, x: Array | SparseRows) -> None:

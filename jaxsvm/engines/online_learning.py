@@ -157,14 +157,12 @@ class PegasosSolver(OnlineSolver):
     def rule(
         self, state: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array
     ) -> tuple[State, Move]:
-        s = score
-        threshold = self.lam * t.astype(s.dtype)  # lam (t - 1) with t from 1
-        violates = batch.y * s < threshold
+        threshold = self.lam * t.astype(score.dtype)  # lam (t - 1) with t from 1
+        violates = (batch.y * score < threshold) | (t == 0)
+        coef = jnp.where(violates, batch.y * share, jnp.zeros_like(score))
         safe = jnp.where(t > 0, threshold, jnp.ones_like(threshold))
-        score = jnp.where(t > 0, s / safe, jnp.zeros_like(s))
-        violates = jnp.where(t > 0, violates, jnp.ones_like(violates))
-        coef = jnp.where(violates, batch.y * share, jnp.zeros_like(s))
-        return (), Move(jnp.zeros((), s.dtype), coef, hinge.value(score, batch.y))
+        value = jnp.where(t > 0, score / safe, jnp.zeros_like(score))
+        return (), Move(jnp.zeros((), score.dtype), coef, hinge.value(value, batch.y))
 
 
 class DescentSolver(OnlineSolver):

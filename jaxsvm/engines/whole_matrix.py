@@ -61,38 +61,22 @@ def make_solver(stop: str, bias: str) -> Callable:
         dtype = accum_dtype(x)  # a kernel of the user may return another one
         return kernel(x, x).astype(dtype), kernel.diag(x).astype(dtype)
 
-    def from_matrix(matrix, own):
-        return solve_matrix(*matrix, *own, stop=stop, bias=bias)
-
-    return map_sharing(matrix, from_matrix, from_matrix, lambda *_: 0)
+    solve_own = functools.partial(solve_matrix, stop=stop, bias=bias)
+    return map_sharing(matrix, solve_own, solve_own, lambda *_: 0)
 
 
 @jax.named_scope("solve_matrix")
-def solve_matrix(
-    gram: Array,
-    diag: Array,
-    qp: Any,
-    tol: Array,
-    rounds: Array | float,
-    state: DualState,
-    y: Array,
-    *,
-    stop: str,
-    bias: str,
-) -> tuple[DualState, Array, Array]:
+def solve_matrix(matrix: tuple, own: tuple, stop: str, bias: str) -> tuple:
     """The state after steps on pairs of all rows, its residual, and the number of steps.
 
     Args:
-        gram: (n, n) kernel matrix.
-        diag: (n,) its diagonal.
-        qp: `Problem`, or `nu_qp.NuProblem`.
-        tol: () the residual to stop at.
-        rounds: maximum number of steps, in units of 100 n.
-        state: at the start.
-        y: (n,) targets.
+        matrix: the kernel matrix (n, n), and its diagonal (n,).
+        own: the `Problem` or `nu_qp.NuProblem`; the residual to stop at; the maximum number of
+            steps, in units of 100 n; the state at the start; targets (n,).
         stop: as of `make_solver`.
         bias: as of `make_solver`.
     """
+    (gram, diag), (qp, tol, rounds, state, y) = matrix, own
     state, _ = qp.feasible_start(state, lambda coef: dot(gram, coef))
     n = y.shape[0]
     constant = qp.dual_from_diag(state, diag, y)  # its bounds and curvature

@@ -56,12 +56,11 @@ class expansion(Space):
 
     def add(self, f: ExpansionState, shrink: Array, coef: Array, batch: Batch) -> ExpansionState:
         index = _rows(batch)
-        term = product = lambda: dot(coef, self.kernel(batch.x[index], batch.x))
-        if not self.unconditional:
-            none = lambda: jnp.zeros_like(f.response)
-            term = lambda: jax.lax.cond(jnp.any(coef != 0), product, none)
+        product = lambda: dot(coef, self.kernel(batch.x[index], batch.x))
+        none = lambda: jnp.zeros_like(f.response)
+        term = product() if self.unconditional else jax.lax.cond(jnp.any(coef != 0), product, none)
         keep = 1 - shrink
-        response, compensation = two_sum(keep * f.response, keep * f.compensation, term())
+        response, compensation = two_sum(keep * f.response, keep * f.compensation, term)
         new = (keep * f.coef).at[index].add(coef, mode="promise_in_bounds")
         return ExpansionState(new, response, compensation)
 

@@ -68,7 +68,7 @@ def test_rows_that_were_overwritten_are_computed_again():
     assert len(rows.owner) < n
     subtract = jax.jit(
         lambda total, lost, rows, index, by: kernel_cache.subtract(
-            total, lost, rows, kernels.rbf(gamma=1.0), x, index, by
+            (total, lost, rows), kernels.rbf(gamma=1.0), x, index, by
         )
     )
     total, lost, want = jnp.zeros(n), jnp.zeros(n), np.zeros(n)

@@ -455,7 +455,7 @@ TABLE = gaussian(TABLE_X, TABLE_X).astype(np.float32)  # a precomputed kernel, w
 
 @jax.jit
 def _subtract(total, lost, held, index, by):
-    return kept.subtract(total, lost, held, kernels.precomputed(), jnp.asarray(TABLE), index, by)
+    return kept.subtract((total, lost, held), kernels.precomputed(), jnp.asarray(TABLE), index, by)
 
 
 @pytest.mark.long

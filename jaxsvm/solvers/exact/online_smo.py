@@ -94,14 +94,6 @@ class Candidate(NamedTuple):
     joins: Array  # ()  bool, the step is that of PROCESS
 
 
-class Step(NamedTuple):
-    """The rows that a step changes: one, or two with a free bias."""
-
-    rows: Array  # (1,) or (2,)  int32
-    dual: Dual  # of these rows
-    moves: Array  # ()  bool, whether their coefficients can change
-
-
 # steps that one update may make after its visits, to reach its tolerance
 FINISHING = 2**16
 
@@ -168,9 +160,9 @@ def _step(visits: Visits, progress: Progress) -> Progress:
     index = _rows_to_change(visits, progress, dual, candidate)
     in_set = state.in_set | (candidate.joins & (visits.row_numbers == row))
     step_dual = restrict(rows_of(dual, index), gather(in_set, index) & candidate.active)
-    step = Step(index, step_dual, violation(step_dual, visits.bias) > 0)
-    rows = _cache_rows(visits, progress, dual, step)
-    new_dual = _change_coef(visits, state.dual, rows, step)
+    moves = violation(step_dual, visits.bias) > 0
+    rows = _cache_rows(visits, progress, dual, index, moves)
+    new_dual = _change_coef(visits, state.dual, rows, index, step_dual, moves)
     in_set, pair = _discard(visits, candidate, visits.dual.at_state(new_dual), in_set)
     new_state = state._replace(dual=new_dual, in_set=in_set)
     new_state = _count_visit(visits, new_state, row, candidate.online & ~candidate.joins)
@@ -219,15 +211,14 @@ def _rows_to_change(visits: Visits, progress: Progress, dual: Dual, candidate: C
     return jnp.stack(lax.cond(candidate.joins, pair_of_candidate, pair_of_set)[: visits.width])
 
 
-def _cache_rows(visits: Visits, progress: Progress, dual: Dual, step: Step) -> kernel_cache.Rows:
-    """The cache with the kernel rows of a step, if there is one to make."""
-    index, moves = step.rows, step.moves
+def _cache_rows(
+    visits: Visits, progress: Progress, dual: Dual, index: Array, moves: Array
+) -> kernel_cache.Rows:
+    """The cache with the kernel rows of a step, if its coefficients can change."""
     width, size = visits.width, visits.product_size
     cached = kernel_cache.is_cached(progress.rows, index, max(width, size), size)
     missing = moves & ~jnp.all(cached)
-    wanted = jnp.broadcast_to(moves, index.shape)
-    if width == 2:  # a pair may be one row twice
-        wanted = jnp.stack([moves, moves & (index[1] != index[0])])
+    wanted = moves & jnp.append(True, index[1:] != index[0])  # a pair may be one row twice
     if visits.product_size == PRODUCT:
         # A branch, since XLA would compute the operands of a loop in any case.
         index, wanted = lax.cond(
@@ -277,26 +268,25 @@ def _next_rows(
 
 
 def _change_coef(
-    visits: Visits, state: DualState, rows: kernel_cache.Rows, step: Step
+    visits: Visits, state: DualState, rows: kernel_cache.Rows, index: Array, own: Dual, moves: Array
 ) -> DualState:
-    """The state after a step, from the kernel rows that it reads."""
-    width, index, moves = visits.width, step.rows, step.moves
+    """The state after a step on the rows `index`, of the dual `own`, if their coefficients move."""
+    width = visits.width
     slot_of = lambda i: jnp.maximum(index_row(rows.slot, i), 0)
     kernel_rows = [index_row(rows.value, slot_of(index[u])) for u in range(width)]
-    gram = jnp.diag(step.dual.diag)
+    gram = jnp.diag(own.diag)
     if width == 2:
         product = jnp.where(moves, index_row(kernel_rows[0], index[1]), 0)
         gram = gram + product * (1 - jnp.eye(2, dtype=gram.dtype))
-    new, sum_error, _ = STEPS[visits.bias](lambda u: index_row(gram, u), step.dual, state.sum_error)
-    change = jnp.where(moves, new.coef - step.dual.coef, 0)
+    new, sum_error, _ = STEPS[visits.bias](lambda u: index_row(gram, u), own, state.sum_error)
+    change = jnp.where(moves, new.coef - own.coef, 0)
     row = lambda u: add_l2(kernel_rows[u], visits.dual, index[u])
     grad_change = -sum(change[u] * row(u) for u in range(width))
     grad_change = jnp.where(moves, grad_change, jnp.zeros_like(grad_change))
     grad, compensation = two_sum(state.grad, state.compensation, grad_change)
     coef = state.coef
     for u in range(width):
-        new_coef = step.dual.coef[u] + change[u]
-        coef = lax.dynamic_update_index_in_dim(coef, new_coef, index[u], 0)
+        coef = lax.dynamic_update_index_in_dim(coef, own.coef[u] + change[u], index[u], 0)
     sum_error = jnp.where(moves, sum_error, state.sum_error)
     return DualState(coef, grad, compensation, sum_error, state.weight)
 

@@ -124,7 +124,7 @@ class least_squares(Solver):
     def update(self, state: LeastSquaresState, batch: Batch) -> tuple[LeastSquaresState, Info]:
         dtype, how = state.shift.dtype, (self.classes, self.bias)
         y, weight = batch.y.astype(dtype), batch.weight.astype(dtype)
-        moments = add_joint(state.moments, batch.x, y, weight, state.shift, *how)
+        moments = add_joint(state.moments, (batch.x, y, weight), state.shift, *how)
         live = count(weight > 0)
         read = state.read + jnp.minimum(live, state.rows - state.read)
         left = (state.rows - read).astype(dtype) / jnp.maximum(state.rows, 1).astype(dtype)

@@ -170,7 +170,7 @@ def _path(
     if bias == "free":
         shift = joint_rows(x[:1], y[:1], classes, False)[0]
         shift = jnp.where(weight[0] > 0, shift, 0)  # a row of weight 0 may hold anything
-    moments = add_joint(no_moments(p + k, y.dtype), x, y, weight, shift, classes, bias)
+    moments = add_joint(no_moments(p + k, y.dtype), (x, y, weight), shift, classes, bias)
     n, mean = moments.weight, moments.mean + shift
     gram, cross, square = moments.inputs(p)
     values, vectors = jnp.linalg.eigh((gram + gram.T) / (2 * n))
