@@ -8,8 +8,6 @@ D(a) = sum_i share_i a_i - |z|^2 / (2 lam) <= min f   for every a in [0, 1]
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -38,30 +36,26 @@ class FunctionValues(NamedTuple):
 class InnerProductSpace(NamedTuple):
     """An inner product space of functions: kernel expansions over rows, or linear weights."""
 
-    function: Callable  # coefficients of rows (n,) -> FunctionValues
-    values: Callable  # the coefficients of a function -> its values at the rows (n,)
-    inner: Callable  # (FunctionValues, FunctionValues) -> (), the inner product
+    kernel: Kernel | None  # None: linear weights
+    x: Any  # (n, d) rows
+    gram: Array | None = None  # (n, n) the kernel matrix of the rows, if it is available
 
+    def function(self, coef: Array) -> FunctionValues:
+        """The function of the coefficients of rows (n,)."""
+        coef = dot(coef, self.x) if self.kernel is None else coef
+        return FunctionValues(coef, self.values(coef))
 
-def make_space(kernel: Kernel | None, x: Any, gram: Array | None = None) -> InnerProductSpace:
-    """The space of a kernel over rows x (n, d), or of linear weights if the kernel is None.
+    def values(self, coef: Array) -> Array:
+        """The values at the rows (n,), from the coefficients of a function."""
+        if self.kernel is None:
+            return dot(self.x, coef)
+        if self.gram is None:
+            return matvec(self.kernel, self.x, self.x, coef)
+        return dot(self.gram, coef)
 
-    `gram` (n, n) is the kernel matrix of the rows, if it is available.
-    """
-    if kernel is None:
-
-        def weights(coef):
-            w = dot(coef, x)
-            return FunctionValues(w, dot(x, w))
-
-        return InnerProductSpace(weights, lambda w: dot(x, w), lambda a, b: dot(a.coef, b.coef))
-    partial = functools.partial
-    product = partial(matvec, kernel, x, x) if gram is None else partial(dot, gram)
-    return InnerProductSpace(
-        lambda coef: FunctionValues(coef, product(coef)),
-        product,
-        lambda a, b: dot(a.coef, b.response),
-    )
+    def inner(self, a: FunctionValues, b: FunctionValues) -> Array:
+        """The inner product of two functions, ()."""
+        return dot(a.coef, b.coef if self.kernel is None else b.response)
 
 
 def recompute_values(

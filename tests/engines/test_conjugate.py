@@ -495,7 +495,7 @@ def test_functions_are_expansions_with_their_values(space, x64):
     x, (p, q) = rng.normal(size=(30, 3)), rng.normal(size=(2, 30))
     gram = x @ x.T if space == "linear" else np.exp(-((x[:, None] - x[None]) ** 2).sum(-1) / 2)
     kernel = None if space == "linear" else jaxsvm.kernels.rbf(1.0)
-    frame = conjugate.make_space(
+    frame = conjugate.InnerProductSpace(
         kernel, jnp.asarray(x), jnp.asarray(gram) if space == "matrix" else None
     )
     a, b = frame.function(jnp.asarray(p)), frame.function(jnp.asarray(q))

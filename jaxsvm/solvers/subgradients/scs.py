@@ -16,7 +16,6 @@ from ...engines.conjugate import (
     InnerProductSpace,
     above_rounding,
     add_scaled,
-    make_space,
     recompute_values,
     scale,
     subgradient,
@@ -204,7 +203,8 @@ class scs(AllRowsSolver):
             eta1, at_incumbent, min_norm = 1.1, True, self.eta2
         w, radius, size, t = state.w, state.radius, state.size, state.t
         weight, y = state.weight[state.index], batch.y.astype(state.a.dtype)[state.index]
-        space = make_space(kernel, batch.x[state.index] if kernel is None else None, state.gram)
+        x = batch.x[state.index] if kernel is None else None
+        space = InnerProductSpace(kernel, x, state.gram)
         euclidean = self.metric == "euclidean" and kernel is not None
         sample = Sample(space, _sample_weights(weight, size), euclidean)
         grown_size = jnp.minimum(size + self.sizes[0], capacity)

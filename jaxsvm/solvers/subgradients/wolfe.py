@@ -13,10 +13,10 @@ from ..._node import between, node, positive, register
 from ...engines.base import AllRowsSolver, info_of
 from ...engines.conjugate import (
     FunctionValues,
+    InnerProductSpace,
     above_rounding,
     add_scaled,
     combined,
-    make_space,
     recompute_values,
     scale,
     subgradient,
@@ -153,7 +153,7 @@ class wolfe(AllRowsSolver):
         lam, kernel, bundle, weights = self.lam, self.kernel, self.bundle, self.weights
         w, trial, a, subgradients, dual, weight, t, lam_before = state
         y, share = batch.y.astype(a.dtype), weight / pairwise_sum(weight)
-        space = make_space(kernel, batch.x)
+        space = InnerProductSpace(kernel, batch.x)
         margin = y * w.response
         # The bundle and the dual value of another lam do not count.
         strength = jnp.asarray(lam, dual.dtype)
