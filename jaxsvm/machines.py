@@ -175,37 +175,26 @@ def system_for_grid(shape: tuple[int, int], sparse: bool) -> str | None:
 
 
 def linear_solver(
-    name: str,
-    C: Any,
-    *,
-    loss: Loss,
-    bias: str,
-    tol: object = None,
-    steps: int = ROUNDS,
-    system: str | None = None,
+    name: str, C: Any, *, steps: int = ROUNDS, system: str | None = None, **how: Any
 ) -> Solver:
     """The solver of 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) of that name.
 
     Args:
         name: one of `NAMES`.
         C: weight of one row's loss, > 0.
-        loss: one that the solver takes.
-        bias: one that it takes.
-        tol: of a solver that reads all rows.
-        steps: of one update of such a solver, at most.
+        steps: of one update of a solver that reads all rows, at most.
         system: of newton.
+        how: the loss and the bias, and `tol` of a solver that reads all rows.
 
     Raises:
         ValueError: another name, or a loss or bias that the solver does not take.
     """
     check_choice("solver", name, NAMES)
-    how: Any = {"loss": loss, "bias": bias}
     if name == "sdca":
-        return sdca(C, **how)
-    how |= {"tol": tol, "rounds": float(steps)}
+        return sdca(C, loss=how["loss"], bias=how["bias"])
     if name == "newton":
-        return newton_by_C(C, system=system, **how)
-    return getattr(solvers, name)(C, **how)
+        return newton_by_C(C, rounds=float(steps), system=system, **how)
+    return getattr(solvers, name)(C, rounds=float(steps), **how)
 
 
 @node
@@ -297,7 +286,7 @@ class one_vs_weighted_rest(Wrapper):
     factors: Array
 
     @property
-    def rest(self) -> Solver:
+    def rest(self) -> one_vs_rest:
         """The same without class weights."""
         return one_vs_rest(self.inner, classes=jnp.shape(self.factors)[0])
 
@@ -307,13 +296,9 @@ class one_vs_weighted_rest(Wrapper):
 
     def problems(self, data: Batch) -> dict[str, Array]:
         """The labels -1, +1 and the weights of the rows in all problems, (k, n) each."""
-        k = jnp.shape(self.factors)[0]
-        positive = data.y[None, :] == jnp.arange(k, dtype=data.y.dtype)[:, None]
-        factor = jnp.where(positive, jnp.asarray(self.factors, data.weight.dtype)[:, None], 1)
-        return {
-            "y": jnp.where(positive, 1, -1).astype(data.y.dtype),
-            "weight": factor * data.weight[None, :],
-        }
+        y = self.rest.parts(data)["y"]
+        factor = jnp.where(y > 0, jnp.asarray(self.factors, data.weight.dtype)[:, None], 1)
+        return {"y": y, "weight": factor * data.weight[None, :]}
 
     def init(self, key: Array, data: Batch) -> State:
         one = lambda part: self.inner.init(key, data._replace(**part))
