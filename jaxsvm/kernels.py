@@ -31,7 +31,6 @@ from .checks import (
     has_shape,
     has_values,
     integer,
-    is_array,
     is_numeric,
     matrix,
     on_host,
@@ -897,14 +896,6 @@ class scaled(_Combined):
         return self.factor * values(self.inner)
 
 
-def _divided(x: Any, unit: Any) -> Any:
-    """The rows divided by a number."""
-    if isinstance(x, SparseRows):
-        x = x.materialize()
-        return dataclasses.replace(x, value=x.value / unit)
-    return x.astype(accum_dtype(x)) / unit
-
-
 def by_name(name: str, gamma: Any = 1.0, coef0: object = 0.0, degree: int = 3) -> Kernel:
     """The kernel of a name, of those of the numbers that it takes.
 
@@ -955,7 +946,8 @@ def gamma_grid(x: Array, size: int = 8) -> np.ndarray:
     some = rows[np.unique(np.arange(min(n, 512)) * n // min(n, 512))]
     values = np.asarray(some.materialize().value if isinstance(some, SparseRows) else some)
     unit = float(power_of_two(np.max(np.abs(values), initial=0)))
-    some = _divided(some, unit)
+    is_real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
+    some = jax.tree.map(lambda a: a / unit if is_real(a) else a, some)
     square = np.asarray(sqdist(some, some), np.float64)[np.triu_indices(some.shape[0], 1)]
     if not (square > 0).any():
         raise ValueError(f"all {some.shape[0]} rows are equal: no gamma makes them differ")
@@ -994,15 +986,7 @@ def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -
 
     The shapes are (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c).
     """
-    kernel = as_kernel(kernel)
-    integer("block", block, 1)
-    rows: Any = matrix("x", x)
-    points: Any = matrix("z", z)
-    if not is_array(coef) or coef.shape[:1] != (points.shape[0],):
-        raise ValueError(
-            f"coef must hold a number for each of the {points.shape[0]} rows of z, "
-            f"got {shown(coef)}"
-        )
+    kernel, rows, points = as_kernel(kernel), matrix("x", x), matrix("z", z)
     if is_traced(kernel, rows, points, coef):
         return _sums(kernel, rows, points, coef, block)
     # Outside of transformations this is one program. The shift is subtracted before it, as the
