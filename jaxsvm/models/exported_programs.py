@@ -91,12 +91,8 @@ def export(
     columns = _columns(model) if columns is None else integer("columns", columns, 1)
     block = integer("block", block, 1)
     platforms = [platforms] if isinstance(platforms, str) else list(platforms)
-    n: Any
-    if rows is None:
-        (n,) = jax_export.symbolic_shape("n")
-        program = lambda x: _in_blocks(model, x, block)
-    else:
-        n, program = integer("rows", rows, 1), lambda x: _opaque(model)(x)
+    n: Any = jax_export.symbolic_shape("n")[0] if rows is None else integer("rows", rows, 1)
+    program = lambda x: _in_blocks(model, x, block if rows is None else n)
     spec = jax.ShapeDtypeStruct((n, columns), _dtype(model) if dtype is None else jnp.dtype(dtype))
     exported = jax_export.export(jax.jit(program), platforms=platforms)(spec)
     if path is not None:
@@ -104,19 +100,12 @@ def export(
     return exported
 
 
-def _opaque(model: Model) -> Model:
-    """The model with numbers that the compiler does not compute with.
-
-    Otherwise it computes at compile time what depends on the model alone, which takes minutes for
-    many support vectors.
-    """
-    return lax.optimization_barrier(model)
-
-
 def _in_blocks(model: Model, x: Array, block: int) -> Array:
-    """Decision values of rows whose number is not known, `block` rows at a time."""
+    """Decision values of rows whose number may not be known, `block` rows at a time."""
     n, columns = x.shape
-    model = _opaque(model)
+    # else the compiler works out what depends on the model alone, which takes minutes for many
+    # support vectors
+    model = lax.optimization_barrier(model)
     count = (n + block - 1) // block
     padded = jnp.pad(x, ((0, count * block - n), (0, 0)))
     values = lax.map(model, padded.reshape(count, block, columns))
