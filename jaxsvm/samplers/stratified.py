@@ -65,15 +65,10 @@ class strata(Sampler):
     blocks: int = between(1)  # without the default of `Sampler`
 
     def check(self) -> None:
-        kinds = {
-            "draws all rows": self.inner.full_batch,
-            "has blocks of its own": self.inner.blocks > 1,
-            "combines rows": self.inner.combine is not None,
-        }
-        for kind in [text for text, is_so in kinds.items() if is_so]:
+        if self.inner.full_batch or self.inner.blocks > 1 or self.inner.combine is not None:
             raise ValueError(
-                f"inner must draw rows of one block, and {self.inner} {kind}: take one such as "
-                "samplers.epochs(16)"
+                f"inner must draw rows of one block, and {self.inner} draws all rows, has blocks "
+                "of its own or combines rows: take one such as samplers.epochs(16)"
             )
 
     def length(self, n: int) -> int:
