@@ -22,12 +22,12 @@ class Chunks:
     It has `len`, `chunks[i]`, and `chunks[i:]` for the rest.
     """
 
-    def __init__(self, parts: Batch, rows: int, first: int = 0) -> None:
-        """Split `parts` from row `first` on; see `chunks`."""
-        self.parts, self.rows, self.first = parts, rows, first
+    def __init__(self, parts: Batch, rows: int) -> None:
+        """Split `parts`; see `chunks`."""
+        self.parts, self.rows = parts, rows
 
     def __len__(self) -> int:
-        return -(-max(self.parts.y.shape[0] - self.first, 0) // self.rows)
+        return -(-self.parts.y.shape[0] // self.rows)
 
     def __iter__(self) -> Iterator[Batch]:
         return (self[i] for i in range(len(self)))
@@ -37,12 +37,11 @@ class Chunks:
             start, stop, step = i.indices(len(self))
             if step != 1 or stop != len(self):
                 raise ValueError("chunks can be cut at the front only, as in chunks[3:]")
-            return Chunks(self.parts, self.rows, self.first + start * self.rows)
+            return Chunks(jax.tree.map(lambda a: a[start * self.rows :], self.parts), self.rows)
         if not -len(self) <= i < len(self):
             raise IndexError(f"chunk {i} of {len(self)}")
-        start = self.first + i % len(self) * self.rows
-        read = lambda a: _read(a, start, min(start + self.rows, a.shape[0]))
-        return jax.tree.map(read, self.parts)
+        start = i % len(self) * self.rows
+        return jax.tree.map(lambda a: _read(a, start, start + self.rows), self.parts)
 
 
 def chunks(x: Any, y: object = None, weight: object = None, *, rows: int) -> Chunks:

@@ -39,14 +39,11 @@ def encode(y: object, names: object = None) -> tuple[np.ndarray, tuple]:
         raise ValueError(
             f"y holds a single class, {known.tolist()}: a classifier needs rows of two or more"
         )
-    place, unknown = np.zeros(len(y), int), np.ones(len(y), bool)
-    if (known.dtype.kind in "US") == (y.dtype.kind in "US"):
-        order = np.argsort(known, kind="stable")
-        place = order[np.minimum(np.searchsorted(known[order], y), len(known) - 1)]
-        unknown = known[place] != y
-    if unknown.any():
+    number_of = {name: k for k, name in enumerate(known.tolist())}
+    place = np.array([number_of.get(name, -1) for name in y.tolist()], int)
+    if (place < 0).any():
         raise ValueError(
-            f"y holds the class {y[unknown][0].item()!r}, which is not among {known.tolist()}"
+            f"y holds the class {y[place < 0][0].item()!r}, which is not among {known.tolist()}"
         )
     return (2 * place - 1 if len(known) == 2 else place), tuple(known.tolist())
 

@@ -90,9 +90,9 @@ def dataset(
 
     Warns:
         UserWarning: the ranges of the columns differ by more than a factor of 1,000; rounding to
-            float32 changes a column, or real targets, by more than 1e-4 of their range; the range
-            of a column is so small that its squares underflow; a column of a sparse matrix is so
-            far from 0 that distances lose digits.
+            float32 moves a column, or real targets, by more than 1e-4 of their distance from the
+            median; the range of a column is so small that its squares underflow; a column of a
+            sparse matrix is so far from 0 that distances lose digits.
 
     Example:
         >>> dataset([[1, 2], [3, 4]], [1, -1]).x.dtype.name
@@ -175,9 +175,8 @@ def checked_batch(
         check_grades(y, cast_weight, groups, task == "survival")
         _rounded_grades(y, cast_weight, groups, dtype, task == "survival")
     if task == "regression":
-        targets = [y] if y.ndim == 1 else y.T
         present = np.broadcast_to(cast_weight.T > 0, y.T.shape)
-        for target, live in zip(targets, np.atleast_2d(present), strict=True):
+        for target, live in zip(np.atleast_2d(y.T), np.atleast_2d(present), strict=True):
             check_target_digits(target[live], dtype)
     _check_columns(x, dtype)
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
