@@ -1,7 +1,7 @@
 """`fit`: updates of a solver on rows that a sampler draws.
 
-fit -> begin | resume -> run_chunk (compiled), in a Python loop or, inside of a transformation,
-       in a scan -> conclude;   if one update goes on until a tolerance is met: run_once, alone
+fit -> begin | resumed -> run_chunk (compiled), in a Python loop or, inside of a transformation,
+       in a scan -> conclude;   where one update goes on to a tolerance: run_once, alone
 a step: run_chunk -> batch(index) -> Solver.update
 """
 
@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.tree_util import PyTreeDef
 
 from .. import samplers
 from .._node import carried, cast, holds_functions
@@ -32,7 +31,6 @@ from ..checks import (
     is_numeric,
     on_host,
     shown,
-    x64_enabled,
 )
 from ..files import DeferredInterrupt
 from ..flags import despite_flags
@@ -102,6 +100,8 @@ class Lengths(NamedTuple):
     run: int  # in this call
     chunk: int
     period: int | None  # between two updates of an adaptive sampler; no chunk crosses its end
+    table: int  # whose rows are drawn at once; 1: a chunk is one step
+    stops: bool  # once the tolerance is met
 
 
 @despite_flags
@@ -194,16 +194,14 @@ def fit(
     names, dtype = data.classes, accum_dtype(data.x)
     solver, drawn, limit = adapted(solver, sampler, tol, dtype)
     check_arguments(solver, key, state, sampler, probe, tol, seconds, progress, on_interrupt)
-    saver, steps, every = Saver(save), whole("steps", steps, 0), whole("every", every, 1)
+    saver = Saver(save)
     probe = probe.matched(names) if isinstance(probe, Probe) and names is not None else probe
     probe = cast(carried(probe), dtype)
     right = check_rows(solver, drawn, data)
     traced = is_traced(solver, drawn, probe, data, key, state, limit)
     # what a function closes over is not seen
     traced = traced or (in_transformation() and holds_functions((solver, drawn)))
-    n = data.y.shape[0] if drawn.blocks > 1 else data.rows  # blocks are cut with their padding
-    length = lengths(solver, drawn, limit, n, (steps, passes, every))
-    stops = tol is not None or (steps is None and passes is None)
+    length = lengths(solver, drawn, limit, data, (steps, passes, every, tol))
     if traced and (seconds is not None or save is not None or progress):
         raise ValueError("seconds, save and progress work outside of jit, vmap and grad only")
     if traced and length.period is not None and state is not None:
@@ -214,16 +212,14 @@ def fit(
     inputs = placed(solver, drawn, probe, data._replace(classes=None), traced)
     release_programs()
     key, origin = jax.random.key(0) if key is None else key, origin_of(solver, data, names)
-    at_once = state is None and not traced and is_one_program(inputs, length.chunk)
-    run: State = None
+    run: State = None  # its first update is its start, too, in one program
+    if state is not None or save is not None:
+        like = begin.eval_shape(inputs._replace(probe=None), (key, key))
+        saver.check(like)
     if state is not None:
-        leaves, tree = jax.tree.flatten((inputs._replace(probe=None), key))
-        setting = jax.sharding.get_abstract_mesh(), x64_enabled()
-        like = like_of(tree, (*((np.shape(a), jnp.result_type(a)) for a in leaves),), *setting)
         run = resumed(solver, inputs.data, state, like, origin)
-    elif saver.path is not None or not at_once:
+    elif traced or not is_one_update(inputs, length):
         run = begun(inputs, key)
-    saver.check(run)
     if tol is not None and solver.residual_of != "data":
         value = run_chunk.eval_shape(inputs, run, limit, None, table=1)[1].probe
         if not is_number(value):
@@ -232,39 +228,28 @@ def fit(
                 f"{shown(value) if is_array(value) else type(value).__name__}: return one, "
                 "or give steps and no tol"
             )
-    finite: Any = True
+    cause, model, finite = STEPS, None, True
     if traced:
-        run, curve, cause, model = *scan_chunks(inputs, run, limit, length, stops), STEPS, None
+        run, curve = scan_chunks(inputs, run, limit, length)
     else:
-        how = key if at_once else None, saver, origin, progress, seconds
-        run, curve, cause, model = run_on_host(inputs, run, limit, length, stops, *how)
+        how = saver, origin, progress, seconds
+        run, curve, cause, model = run_on_host(inputs, run, key, limit, length, *how)
     # a second Ctrl-C does not lose the run
     with DeferredInterrupt() if cause == INTERRUPTED else contextlib.nullcontext():
-        if model is None or not np.isfinite([np.asarray(a) for a in curve[1:3]]).all():
-            rows, loss = inputs.data, last_loss(curve, traced)
-            model, finite = conclude(solver, run.solver, rows, rows, loss)
-        if right is not None:
-            model, finite = jax.tree.map(lambda a: nan_unless(right, a), model), finite & right
+        if model is None:
+            xp: Any = jnp if traced else np
+            losses = xp.asarray(curve.loss)
+            loss = xp.where(xp.isnan(losses).any(), losses.dtype.type(np.nan), losses[-1:].sum())
+            model, finite = conclude(solver, run.solver, inputs.data, inputs.data, loss, right)
         ended, names = np.int32(cause), classes_of(solver.targets, names)
         result = Fit(model, run._replace(origin=origin), curve, limit, finite, ended, names)
         return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
 
 
-def is_one_program(inputs: Inputs, every: int) -> bool:
-    """Whether the start of a run, one update to a tolerance and the model are one program."""
-    solver, sampler, probe, data, _ = inputs
-    iterates = every == 1 and solver.iterates_to is not None and has_no_map(solver, data)
-    return iterates and probe is None and isinstance(sampler, samplers.whole)
-
-
-def one_update(inputs: Inputs, key: Array, limit: object) -> tuple[RunState, Curve, Model]:
-    """The run of one update on all rows, the row of its curve on the host, and its model."""
-    state, row, model = run_once(inputs, key)
-    row = jax.tree.map(np.asarray, row)
-    number = lambda a: a.astype(row.loss.dtype)
-    row = row._replace(residual=number(row.residual), evals=number(row.evals))
-    done: State = np.asarray(row.residual <= limit)
-    return RunState(state, inputs.sampler.init(key, inputs.data), row.step, done), row, model
+def is_one_update(inputs: Inputs, length: Lengths) -> bool:
+    """Whether a run begins with an update on all rows that goes on to a tolerance."""
+    is_plain = inputs.probe is None and isinstance(inputs.sampler, samplers.whole)
+    return length.table == 1 and is_plain and has_no_map(inputs.solver, inputs.data)
 
 
 @jax.jit
@@ -323,35 +308,35 @@ def run_chunk(
             indices, exist = draw_rows(sampler, *now, table, n, blocks, length)
 
         def body(k: object, carry: tuple) -> tuple:
-            state, sums, feedback, exists = carry
+            state, sums, feedback = carry
             state, info = update(state, lax.dynamic_index_in_dim(indices, k, keepdims=False))
             write = lambda a, row: lax.dynamic_update_index_in_dim(a, row, k, 0)
             if adaptive:
                 feedback = jax.tree.map(write, feedback, (info.index, info.progress))
-            return state, add_info(sums, info), feedback, exists
+            return state, add_info(sums, info), feedback
 
-        *rest, exists = carry
-        carry = *rest, exists & exist
+        state, (sums, support), feedback = carry
+        sums = sums.at[0].set(jnp.where(exist, sums[0], jnp.nan))  # of the losses
+        carry = state, (sums, support), feedback
         return body(0, carry) if table == 1 else lax.fori_loop(0, length, body, carry)
 
     b = 1 if sampler.full_batch else sampler.rows(n)
     _, info = jax.eval_shape(update, run.solver, jax.ShapeDtypeStruct((b,), jnp.int32))
     full = lambda a, value: jnp.full((table, *a.shape), value, a.dtype)
     feedback: Any = (full(info.index, -1), full(info.progress, 0)) if adaptive else ()
-    carry = run.solver, empty_sums(info), feedback, jnp.ones((), bool)
+    carry = run.solver, empty_sums(info), feedback
     if count is None or table == 1 or adaptive or sampler.full_batch:
         carry = make_steps(0, table if count is None else count, carry)
     else:
         part = lambda i, carry: make_steps(i * table, jnp.minimum(table, count - i * table), carry)
         carry = lax.fori_loop(0, -(-count // table), part, carry)
-    state, (sums, support), feedback, exist = carry
+    state, sums, feedback = carry
     sampler_state = sampler.feedback(run.sampler, *feedback) if adaptive else run.sampler
-    sums = sums.at[0].set(jnp.where(exist, sums[0], jnp.nan))  # of the losses
     value = None
     if probe is not None:
         with calling("probe", probe, "of the model to arrays of numbers"):
             value = jax.tree.map(jnp.asarray, probe(solver.model(state, data)))
-    row = curve_row((sums, support), run.step, table if count is None else count, value)
+    row = curve_row(sums, run.step, table if count is None else count, value)
     criterion = row.residual if of_data or probe is None else value
     done = criterion <= limit if is_number(criterion) else jnp.zeros((), bool)
     return RunState(state, sampler_state, row.step, done), row
@@ -419,10 +404,10 @@ def check_drawn(sampler: Sampler, state: State, step: int, count: Any, n: int) -
 
 
 def scan_chunks(
-    inputs: Inputs, run: RunState, limit: object, length: Lengths, stops: bool
+    inputs: Inputs, run: RunState, limit: object, length: Lengths
 ) -> tuple[RunState, Curve]:
     """The run as part of another program; once it is done, the curve repeats its last row."""
-    steps, every, period = length
+    steps, every, period, _, stops = length
     if period is not None:  # all chunks have one length, and none crosses the end of a period
         every = next(e for e in range(every, 0, -1) if period % e == 0)
 
@@ -446,10 +431,9 @@ def scan_chunks(
 def run_on_host(
     inputs: Inputs,
     run: State,
+    key: Array,
     limit: object,
     length: Lengths,
-    stops: bool,
-    key: Any,
     saver: Saver,
     origin: object,
     progress: bool,
@@ -457,10 +441,9 @@ def run_on_host(
 ) -> tuple[RunState, Curve, int, Model | None]:
     """The run as a Python loop, which may stop after any chunk, its curve, and why it ended.
 
-    With a `key` its first update is made by `one_update`. Where that ends the run, its model is the
-    last result.
+    A `run` that is None begins with `run_once`. Where that ends it, the last result is its model.
     """
-    steps, every, period = length
+    steps, every, period, table, stops = length
     deadline = time.monotonic() + (math.inf if seconds is None else seconds)
     first, cause, model = 0 if run is None else int(run.step), STEPS, None
     rows: list[Curve] = []
@@ -470,32 +453,27 @@ def run_on_host(
             f"the run stands at step {first}, {steps} more would pass {MOST_STEPS}, the last "
             "that is counted: make fewer, or begin a new run"
         )
-    is_one = every == 1 and inputs.solver.iterates_to is not None
-    table = 1 if is_one else max(1, min(DRAWS, MOST_DRAWN // inputs.sampler.rows(n)))
-    if period is not None:  # rows with padding have a longer one, and share its program
-        table = every if every < period else max(every, inputs.sampler.period(n))
     with contextlib.closing(Bar(steps, "steps")) if progress else contextlib.nullcontext() as bar:
         waits = stops or bar is not None or saver.path is not None or seconds is not None
         try:
             while step < end and not (rows and stops and bool(run.done)):
                 count = np.int32(min(every, end - step, period - step % period if period else end))
-                began, model = time.monotonic(), None
-                if key is None or rows:
-                    pair = run_chunk(inputs, run, limit, count, table=table)
+                began = time.monotonic()
+                if run is None:
+                    new, row, model = first_update(inputs, key, limit)
                 else:
-                    *pair, model = one_update(inputs, key, limit)
+                    (new, row), model = run_chunk(inputs, run, limit, count, table=table), None
                 if waits or took > 1e-3:  # seconds; shorter chunks are sent one after the other
-                    jax.block_until_ready(pair[1].loss)  # one program makes all
+                    jax.block_until_ready(row.loss)  # one program makes all
                     took = time.monotonic() - began
-                    if model is None and np.isnan(pair[1].loss):
+                    if np.isnan(row.loss) and not inputs.sampler.full_batch:
                         check_drawn(inputs.sampler, run.sampler, step, count, n)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
-                    run, step = pair[0], step + int(count)
-                    rows.append(pair[1])
+                    run, step = new, step + int(count)
+                    rows.append(row)
                     saver.save(run._replace(origin=origin))
                 if bar:
-                    text = f"loss {rows[-1].loss:.3g}, residual {rows[-1].residual:.2g}"
-                    bar.show(step - first, text)
+                    bar.show(step - first, f"loss {row.loss:.3g}, residual {row.residual:.2g}")
                 if time.monotonic() > deadline and step < end:
                     cause = SECONDS
                     break
@@ -505,6 +483,17 @@ def run_on_host(
         run = begun(inputs, key)
     like = None if rows else run_chunk.eval_shape(inputs, run, limit, None, table=1)[1]
     return run, rows_of_curve(rows, like), cause, model
+
+
+def first_update(inputs: Inputs, key: Array, limit: object) -> tuple[RunState, Curve, Model | None]:
+    """The run after `run_once`, the row of its curve on the host, and its model if it is finite."""
+    state, row, model = run_once(inputs, key)
+    row = jax.tree.map(np.asarray, row)
+    number = lambda a: a.astype(row.loss.dtype)
+    row = row._replace(residual=number(row.residual), evals=number(row.evals))
+    done: State = np.asarray(row.residual <= limit)
+    run = RunState(state, inputs.sampler.init(key, inputs.data), row.step, done)
+    return run, row, model if np.isfinite([row.loss, row.residual]).all() else None
 
 
 # The curve
@@ -559,9 +548,13 @@ def rows_of_curve(rows: list[Curve], like: object) -> Curve:
 # Before and after
 
 
-def lengths(solver: Solver, sampler: Sampler, limit: Scalar, n: int, asked: tuple) -> Lengths:
-    """How many steps a run makes, and a chunk of it; `asked` are steps, passes and every."""
-    (steps, passes, every), iterates = asked, solver.iterates_to is not None
+def lengths(solver: Solver, sampler: Sampler, limit: Scalar, data: Batch, asked: tuple) -> Lengths:
+    """Steps of a run, of a chunk and so on; `asked` are steps, passes, every and tol of `fit`."""
+    steps, passes, every, tol = asked
+    steps, every = whole("steps", steps, 0), whole("every", every, 1)
+    iterates = solver.iterates_to is not None
+    stops = tol is not None or (steps is None and passes is None)
+    n = data.y.shape[0] if sampler.blocks > 1 else data.rows  # blocks are cut with their padding
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
     for name, each in (("rows", b), ("period", period)):
         if not (each is None or (isinstance(each, int | np.integer) and each >= 1)):
@@ -581,7 +574,12 @@ def lengths(solver: Solver, sampler: Sampler, limit: Scalar, n: int, asked: tupl
         every = max(1, steps)
     elif every is None:  # an update that goes on until a tolerance is met is a chunk
         every = 1 if iterates else default_every(steps, a_pass, solver.needs_all_rows)
-    return Lengths(steps, every if period is None else min(every, period), period)
+    most = max(2, min(DRAWS, MOST_DRAWN // sampler.rows(len(data.y))))
+    table = 1 if every == 1 and iterates else most
+    if period is not None:  # rows with padding have a longer one, and share its program
+        every = min(every, period)
+        table = every if every < period else max(every, sampler.period(len(data.y)))
+    return Lengths(steps, every, period, table, stops)
 
 
 def most_updates(n: int) -> int:
@@ -676,35 +674,25 @@ def begin(inputs: Inputs, keys: tuple[Array, Array], sampler_state: State = None
     return RunState(state, sampler_state, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
 
-@functools.lru_cache(64)  # a short run takes less time than to trace its start
-def like_of(tree: PyTreeDef, leaves: tuple, *_setting: object) -> RunState:
-    """The shapes of a run before its first step, by those of the inputs and the key in `tree`."""
-    inputs, key = tree.unflatten([jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
-    return begin.eval_shape(inputs, (key, key))
-
-
 def evenly_spread(data: Batch, k: int) -> Batch:
     """k of the rows, evenly spread."""
     return rows_at(data, jnp.asarray(np.arange(k) * data.weight.shape[0] // k, jnp.int32))
 
 
-def last_loss(curve: Curve, traced: bool) -> Array:
-    """The mean loss of the last chunk, (); nan if any is, and 0 if no step was made."""
-    xp: Any = jnp if traced else np
-    losses = xp.asarray(curve.loss)
-    last = losses[-1] if losses.shape[0] else xp.zeros((), losses.dtype)
-    return xp.where(xp.isnan(losses).any(), xp.full_like(last, xp.nan), last)
-
-
 @jax.jit
 def conclude(
-    solver: Any, state: State, data: Batch | None, rows: Batch, loss: Any
+    solver: Any, state: State, data: Batch | None, rows: Batch, loss: Any, right: Any = None
 ) -> tuple[Model, Array]:
     """The model of a state, and whether its run was finite, () bool.
 
-    That is so if the loss and the decision values at some `rows` of weight above 0 are.
+    That is so if the loss and the decision values at some `rows` of weight above 0 are. The model
+    is of nan where traced numbers, targets or weights are not `right`.
     """
     model, finite = solver.model(state, data), jnp.isfinite(loss)
+    if right is not None:
+        is_real = lambda a: is_array(a) and jnp.issubdtype(a.dtype, jnp.floating)
+        mend = lambda a: jnp.where(right, a, jnp.nan) if is_real(a) else a
+        model, finite = jax.tree.map(mend, model), finite & right
     rows = lax.stop_gradient(evenly_spread(rows, min(rows.weight.shape[0], CHECKED_ROWS)))
     try:
         values = decision_values(lax.stop_gradient(model), rows)
@@ -712,9 +700,3 @@ def conclude(
     except (TypeError, ValueError, AssertionError):  # a model that does not take training rows
         return model, finite
     return model, finite & jnp.all(row_finite | (row_weights(rows).weight <= 0))
-
-
-def nan_unless(right: Array, a: Array) -> Any:
-    """An array of the model, of nan where traced targets or weights are none."""
-    is_real = is_array(a) and jnp.issubdtype(a.dtype, jnp.floating)
-    return jnp.where(right, a, jnp.nan) if is_real else a

@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from .. import models
 from ..checks import as_path, caller_stacklevel
 from ..files import check_target
@@ -69,13 +71,13 @@ class Saver:
         return about.st_mtime_ns, about.st_size
 
     def check(self, state: State) -> None:
-        """Raise for a state that no file can hold, before anything runs.
+        """Raise for a state, or the shapes of one, that no file can hold, before anything runs.
 
         Raises:
             ValueError: with what to register.
         """
         if self.path is not None:
-            models.check_savable(state)
+            models.check_savable(jax.tree.map(lambda _: 0, state))
 
     def save(self, state: State) -> None:
         """Save a state; warn of the first failure only, and try again with the next state."""

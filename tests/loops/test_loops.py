@@ -1295,6 +1295,11 @@ def test_fits_are_pytrees():
 # Plain solvers, plain probes, samplers that adapt
 
 
+def test_all_steps_are_made_of_more_rows_than_are_drawn_at_once():
+    run = fit(WHOLE, DATA, KEY, steps=6, every=3, sampler=samplers.uniform(2**16))
+    assert run.model.w[0] == run.state.step == 6
+
+
 def test_plain_solvers_are_compiled_once():
     before = loops.run_chunk._cache_size()
     solver = counter()
