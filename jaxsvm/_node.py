@@ -279,16 +279,12 @@ def _admitted(field: dataclasses.Field, hint: tuple, value: Any) -> Any:
     elif callable(value) and not _is_structure(hint):
         value = carried(value)
     if "range" in field.metadata:
-        least, most, _ = field.metadata["range"]
+        least, most, is_open = field.metadata["range"]
         if int in hint:
-            highest, note = (
-                MOST_COUNT if most == np.inf else most,
-                ", or None" * (type(None) in hint),
-            )
-            return integer(name, value, least, highest, note)
-        _check_range(name, value, *field.metadata["range"])
-    words = [typing.get_args(h) for h in hint if typing.get_origin(h) is typing.Literal]
-    choices = sum(words, ())
+            note = ", or None" * (type(None) in hint)
+            return integer(name, value, least, min(most, MOST_COUNT), note)
+        _check_range(name, value, least, most, is_open)
+    choices = [word for h in hint if typing.get_origin(h) is typing.Literal for word in h.__args__]
     if choices and (isinstance(value, bool | float) or value not in choices):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     plain = tuple(h for h in hint if h in (bool, int, str))

@@ -169,11 +169,12 @@ def keep_programs() -> None:
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[None]:
     """Show the seconds of a block on the standard error stream, from the third on."""
-    bar, done, start = Bar(None, f"s, {what}"), threading.Event(), time.monotonic()
+    done, start = threading.Event(), time.monotonic()
 
     def draw() -> None:
-        while not done.wait(2):
-            bar.show(int(time.monotonic() - start))
+        with contextlib.closing(Bar(None, f"s, {what}")) as bar:
+            while not done.wait(2):
+                bar.show(int(time.monotonic() - start))
 
     thread = threading.Thread(target=draw, daemon=True)
     thread.start()
@@ -182,8 +183,6 @@ def progress(what: str) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-        if bar.line:
-            bar.close()
 
 
 # train and predict

@@ -41,9 +41,9 @@ def check_data(data: Batch) -> None:
     check_weights("data", data)
 
 
-def check_solver(solver: Solver) -> Solver:
+def check_solver(solver: Solver, name: str = "solver") -> Solver:
     """The solver; raise unless it is a single one."""
-    Solver.admit("solver", solver).refuse_batch()
+    Solver.admit(name, solver).refuse_batch()
     return solver
 
 

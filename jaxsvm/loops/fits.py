@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._node import cast
+from .._node import cast, same_number
 from ..numerics import accum_dtype, depends_on
 from ..objectives import decision_values
 from ..samplers import uniform
 from ..types import Array, Batch, Model, Solver, SparseRows, row_weights, said, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
-from .fitting import MANY_ROWS, MEMORY, Inputs, begun, fit, has_no_map, rows_that_fit
+from .fitting import MANY_ROWS, MEMORY, Inputs, begun, fit, has_no_map, with_features
 from .grid_runs import Grid, GridJob, held_rows
 from .sweeping import widest_program
 from .threads import may_overlap, run_jobs
@@ -42,7 +42,7 @@ class Stack:
         columns = list(zip(*(leaves for leaves, _ in flat), strict=False))
         if len({tree for _, tree in flat}) > 1:
             return None
-        differs = tuple(any(not _is_same(column[0], a) for a in column) for column in columns)
+        differs = tuple(any(not same_number(column[0], a) for a in column) for column in columns)
         part = lambda flag: [c for c, own in zip(columns, differs, strict=True) if own is flag]
         own, rest = [np.stack(column) for column in part(True)], [c[0] for c in part(False)]
         return cls(own, rest, (flat[0][1], differs))
@@ -57,10 +57,6 @@ class Stack:
     def first(self) -> Any:
         """The first solver."""
         return self.solver([leaf[0] for leaf in self.own])
-
-
-def _is_same(a: Array, b: Array) -> bool:
-    return a is b or np.array_equal(a, b)
 
 
 def refit(grid: Grid, cell: tuple[int, ...]) -> Model:
@@ -186,12 +182,6 @@ def _fit_cells(
     # loops over the entries of sparse rows are fast one after the other
     found = lax.map(lambda fold: one_path(*fold), (weights, index))
     return jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), found)
-
-
-def with_features(solver: Solver, data: Batch) -> Batch:
-    """The rows after the feature map of a solver, if it has one and they are not too large."""
-    fits = rows_that_fit(solver, data) == data.y.shape[0]
-    return solver.prepare(data) if fits and not has_no_map(solver, data) else data
 
 
 def steps_of(solver: Solver, steps: int | None, data: Batch) -> int | None:

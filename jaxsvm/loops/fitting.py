@@ -218,7 +218,7 @@ def fit(
         saver.check(like)
     if state is not None:
         run = resumed(solver, inputs.data, state, like, origin)
-    elif traced or not is_one_update(inputs, length):
+    elif traced or not begins_at_once(inputs, length):
         run = begun(inputs, key)
     if tol is not None and solver.residual_of != "data":
         value = run_chunk.eval_shape(inputs, run, limit, None, table=1)[1].probe
@@ -246,7 +246,7 @@ def fit(
         return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
 
 
-def is_one_update(inputs: Inputs, length: Lengths) -> bool:
+def begins_at_once(inputs: Inputs, length: Lengths) -> bool:
     """Whether a run begins with an update on all rows that goes on to a tolerance."""
     is_plain = inputs.probe is None and isinstance(inputs.sampler, samplers.whole)
     return length.table == 1 and is_plain and has_no_map(inputs.solver, inputs.data)
@@ -603,11 +603,10 @@ def default_every(steps: int, one_pass: int, needs_all_rows: bool) -> int:
 
 def placed(solver: Solver, sampler: Sampler, probe: object, data: Batch, traced: bool) -> Inputs:
     """The rows, as features if these are small, and `x` as steps read them fastest."""
-    n, reads_all = data.y.shape[0], solver.needs_all_rows or sampler.full_batch
-    if not has_no_map(solver, data) and (reads_all or rows_that_fit(solver, data) == n):
-        data = prepare(solver, data)
+    reads_all = solver.needs_all_rows or sampler.full_batch
+    data = with_features(solver, data, reads_all)
     # packing pays off from MIN_ROWS rows a step on
-    packs = not reads_all and not traced and sampler.rows(n) >= MIN_ROWS
+    packs = not reads_all and not traced and sampler.rows(len(data.y)) >= MIN_ROWS
     packed = pack_rows(data.x) if packs else None
     # outside of the program, as a kernel chooses how to compute distances by the values of the rows
     x = solver.layout(data).x if reads_all else data.x
@@ -627,6 +626,12 @@ def rows_that_fit(solver: Solver, data: Batch) -> int:
     leaves = jax.tree.leaves(prepare.eval_shape(solver, data).x)  # traced once
     sizes = (leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in leaves)
     return min(n, max(1, MEMORY // sum(sizes)))
+
+
+def with_features(solver: Solver, data: Batch, always: object = False) -> Batch:
+    """The rows after the feature map of a solver, if it has one and they fit, or `always`."""
+    fits = always or rows_that_fit(solver, data) == data.y.shape[0]
+    return prepare(solver, data) if fits and not has_no_map(solver, data) else data
 
 
 prepare = jax.jit(lambda solver, data: solver.prepare(data))

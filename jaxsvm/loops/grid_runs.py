@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..types import Array, Batch
-from .selection_file import ResultFile, Results
+from .selection_file import Results
 from .threads import Limits, Progress
 
 
@@ -27,9 +28,8 @@ class Grid(NamedTuple):
     @property
     def lines(self) -> list[list[tuple[int, ...]]]:
         """The cells along the first axis for all numbers of the others, by `order`."""
-        others = np.meshgrid(*self.order[:0:-1], indexing="ij")
-        rest = [cell[::-1] for cell in zip(*map(np.ravel, others), strict=True)] or [()]
-        return [[(int(i), *map(int, cell)) for i in self.order[0]] for cell in rest]
+        rest = itertools.product(*self.order[:0:-1])
+        return [[(int(i), *map(int, cell[::-1])) for i in self.order[0]] for cell in rest]
 
     def solver(self, cell: tuple[int, ...]) -> Any:
         """The solver of a cell, of Python's numbers."""
@@ -50,7 +50,6 @@ class GridJob(NamedTuple):
     folds: tuple[int, ...]
     wanted: np.ndarray  # bool, of the grid's shape: the cells
     results: Results
-    file: ResultFile
     limits: Limits
     progress: Progress
     memory: float | None
@@ -70,7 +69,7 @@ class GridJob(NamedTuple):
             self.results.record(cells[i], fold, rows, values[i, : len(rows)], own)
         self.progress.add(len(wanted))
         self.limits.has_fit = True
-        self.file.write()
+        self.results.write()
 
 
 def held_rows(fold: np.ndarray) -> np.ndarray:

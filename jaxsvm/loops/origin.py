@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._node import Node, is_number
+from ..checks import is_key
 from ..numerics import is_traced
 from ..types import Array, Batch, Lifted, RunState, Solver, State, said, same_structure
 
@@ -67,8 +68,7 @@ def _bytes_of(a: Array) -> bytes:
     """The checksum of an array as bytes, worked out once for an array on a device."""
     kept, place = _known.get(id(a)), id(a)
     if kept is None or kept[0]() is not a:
-        is_key = jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key)
-        values = np.asarray(jax.random.key_data(a) if is_key else a)
+        values = np.asarray(jax.random.key_data(a) if is_key(a) else a)
         values = np.ascontiguousarray(values, jax.dtypes.canonicalize_dtype(values.dtype))
         kept = lambda: None, zlib.crc32(values.reshape(-1).view(np.uint8).data)
         if isinstance(a, jax.Array):
@@ -119,11 +119,6 @@ def check_origin(solver: Solver, data: Batch, run: RunState, new: np.ndarray) ->
     return state
 
 
-def _kind(leaf: Any) -> object:
-    """The dtype of a leaf; keys of all implementations are of one kind."""
-    return "key" if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
-
-
 def check_like(state: State, like: object, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
     """Raise unless the fields `parts` of `state` match those of `like`.
 
@@ -141,10 +136,12 @@ def check_like(state: State, like: object, parts: tuple[str, ...] = ("solver", "
                 + ": go on with the solver, sampler and data that it was made with"
             )
         for one, other in zip(*leaves, strict=True):
-            if one.dtype != other.dtype and (kind := _kind(one)) != (own := _kind(other)):
+            # keys of all implementations are of one kind
+            if one.dtype != other.dtype and not (is_key(one) and is_key(other)):
                 raise ValueError(
-                    f"state holds numbers of {kind}, and this run computes in {own}: go on with "
-                    "rows and settings (jax_enable_x64) of the precision that it was made with"
+                    f"state holds numbers of {one.dtype}, and this run computes in {other.dtype}: "
+                    "go on with rows and settings (jax_enable_x64) of the precision that it was "
+                    "made with"
                 )
 
 
@@ -152,24 +149,14 @@ MOST_STEPS = 2**31 - 1  # the largest value of the step counter
 
 
 def check_counters(state: State, names: tuple[str, ...]) -> None:
-    """Raise unless the counters of a state are integers from 0 to `MOST_STEPS`.
-
-    Only known counters are checked.
-    """
+    """Raise unless the counters of a state are single integers, from 0 to `MOST_STEPS` if known."""
     for name in names:
         value = getattr(state, name)
-        if np.shape(value) != ():
+        is_count = np.shape(value) == () and jnp.issubdtype(jnp.result_type(value), jnp.integer)
+        if not is_count or not (is_traced(value) or 0 <= int(value) <= MOST_STEPS):
             raise ValueError(
-                f"state.{name} has shape {np.shape(value)}, expected a single number: go on with "
-                "several runs in jax.vmap"
-            )
-        known = None if is_traced(value) else np.asarray(value)
-        is_whole = jnp.issubdtype(jnp.result_type(value), jnp.integer)
-        if not is_whole or not (known is None or 0 <= known <= MOST_STEPS):
-            shown = "another type" if known is None else known
-            raise ValueError(
-                f"state.{name} must be a whole number from 0 to {MOST_STEPS}, got {shown}: pass "
-                "run.state as it came"
+                f"state.{name} must be one whole number from 0 to {MOST_STEPS}, got {value}: pass "
+                "run.state as it came, and go on with several runs in jax.vmap"
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_number, check_limit, check_positive, integer
+from ..checks import check_limit, check_positive, integer
 from ..flags import despite_flags
 from ..models import classes_of
 from ..numerics import is_traced
@@ -22,7 +22,7 @@ from .race import run_race
 from .scoring import Scorer
 from .select_checks import axis_of, check_arguments, check_score, first_solver, folds_of
 from .selection import Scores, Selection, strength
-from .selection_file import ResultFile, Results
+from .selection_file import Results
 from .threads import Limits, Progress, processors
 
 
@@ -142,23 +142,21 @@ def select(
     check_limit("tol", tol)
     if memory is not None:
         check_positive(memory=memory)
-        memory = as_number("memory", memory)
     numbers = {name: axis_of(name, values) for name, values in axes.items()}
     first = first_solver(maker, numbers, data)
     targets = first.targets
     fold = folds_of(key, data, targets, folds, groups)
     count, shape = int(fold.max()) + 1, tuple(map(len, numbers.values()))
     check_score(score, first, count)
-    scorer, results = Scorer(score, targets), Results(shape, count, len(fold))
-    call = numbers, data, first, fold, key, tol, steps, search
-    file = ResultFile(save, results, *call)
+    scorer, call = Scorer(score, targets), (numbers, data, first, fold, key, tol, steps, search)
+    results = Results(shape, count, len(fold), save, *call)
     start, limits = time.monotonic(), Limits(seconds)
     order = [np.argsort(strength(name, values), kind="stable") for name, values in numbers.items()]
     grid = Grid(maker, numbers, order, data, fold, key, tol, steps)
     arrays = results.arrays
     bar = Progress(arrays["done"].size, results.count, "fits", progress)
     everything = tuple(range(count)), np.ones(shape, bool)
-    part = GridJob(grid, *everything, results, file, limits, bar, memory, threads)
+    part = GridJob(grid, *everything, results, limits, bar, memory, threads)
     try:
         if search == "race":
             run_race(run_fits, part, scorer.losses)
@@ -166,7 +164,7 @@ def select(
             run_fits(part)
     finally:
         bar.close()
-        file.write(now=True)
+        results.write(now=True)
     scorer.fill(part)
     fields: Any = {name: arrays[name] for name in ("gap", "primal", "support", "seconds")}
     table = Scores(arrays["score"], **fields, numbers=(*numbers.values(),), names=(*numbers,))
@@ -190,7 +188,7 @@ def select(
     classes, rows = classes_of(targets, names), (np.asarray(data.y), np.asarray(data.weight))
     certificate = certificate_of(grid.solver(place), grid.data, model)
     choice = model, certificate, rule, status, classes, *rows, of_folds
-    return file.finish(Selection(table, arrays["values"], fold, *choice))
+    return results.finish(Selection(table, arrays["values"], fold, *choice))
 
 
 def C_grid(size: int = 8) -> np.ndarray:

@@ -25,14 +25,6 @@ def strength(name: str, numbers: object) -> np.ndarray:
     return -numbers if name in STRONGER_ABOVE else numbers
 
 
-class _MarkedTable(Table):
-    """A `Table` that marks the cell of `Scores.place`."""
-
-    __slots__ = ()
-
-    place = property(lambda self: best_place(self.values, self.axes))
-
-
 @struct
 class Scores:
     """The scores of a grid: cells by axis, and folds.
@@ -81,7 +73,14 @@ class Scores:
         Raises:
             ValueError: no mean is finite.
         """
-        return best_place(self.mean, self.axes)
+        mean = self.mean
+        finite = np.isfinite(mean)
+        if not finite.any():
+            raise ValueError(
+                "no cell of the table has a finite score in all folds: there is none to choose; "
+                "look at the scale of the data and at the ends of the axes"
+            )
+        return _strongest(finite & (mean == mean[finite].min()), self.axes)
 
     @property
     def one_se_place(self) -> tuple[int, ...]:
@@ -99,22 +98,7 @@ class Scores:
         numbers = [values[i].item() for values, i in zip(self.axes.values(), place, strict=True)]
         return dict(zip(self.names, numbers, strict=True))
 
-    def __str__(self) -> str:
-        """A grid of mean scores, as `Table` prints; * marks that of `place`."""
-        axes: Any = self.axes
-        return str(_MarkedTable(self.mean, axes))  # type: ignore[arg-type]  # on the host
-
-
-def best_place(values: object, axes: dict[str, Any]) -> tuple[int, ...]:
-    """As `Scores.place`."""
-    values = np.asarray(values, np.float64)
-    finite = np.isfinite(values)
-    if not finite.any():
-        raise ValueError(
-            "no cell of the table has a finite score in all folds: there is none to choose; look "
-            "at the scale of the data and at the ends of the axes"
-        )
-    return _strongest(finite & (values == values[finite].min()), axes)
+    __str__ = Table.__str__  # of `values`; * marks that of `place`
 
 
 def _strongest(allowed: np.ndarray, axes: dict[str, Any]) -> tuple[int, ...]:

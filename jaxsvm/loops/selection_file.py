@@ -18,15 +18,22 @@ SHARE = 20  # time between two writes, in units of the time of one
 
 
 class Results:
-    """The results of all fits as NumPy arrays, filled by several threads."""
+    """The results of all fits as NumPy arrays, filled by several threads, and their file."""
 
-    def __init__(self, shape: tuple[int, ...], folds: int, n: int) -> None:
-        """Nothing computed yet.
+    def __init__(
+        self, shape: tuple[int, ...], folds: int, n: int, path: Any = None, *call: object
+    ) -> None:
+        """The results that the file holds, if it is there, else none.
 
         Args:
             shape: of the grid.
             folds: their number.
             n: number of rows.
+            path: of the file; None: nothing is read or written.
+            *call: what must be the same in both calls: trees of arrays and numbers, solvers.
+
+        Raises:
+            ValueError: the file is another one, or of another call.
         """
         whole = (*shape, folds)
         names = "score", "gap", "primal", "seconds"
@@ -34,7 +41,11 @@ class Results:
         self.arrays["support"] = np.full(whole, -1, np.int32)
         self.arrays["done"] = np.zeros(whole, bool)
         self.arrays["values"] = np.full((*shape, n), np.nan, np.float32)
-        self.lock = threading.Lock()
+        self.saver, self.lock = Saver(path), threading.Lock()
+        self.call = "" if path is None else digest(*call)
+        self.written, self.took = time.monotonic(), 0.0
+        if path is not None and os.path.exists(self.saver.path):
+            self._read(self.saver.path)
 
     def record(
         self, cell: tuple, fold: int, rows: object, values: np.ndarray, numbers: dict
@@ -61,29 +72,6 @@ class Results:
         """The number of fits made."""
         return int(self.arrays["done"].sum())
 
-
-class ResultFile:
-    """Writes results to a file from time to time, and reads them back."""
-
-    def __init__(self, path: Any, results: Results, *call: object) -> None:
-        """Read the results that the file holds, if it is there.
-
-        Args:
-            path: of the file; None: nothing is read or written.
-            results: to fill.
-            *call: what must be the same in both calls: trees of arrays and numbers, solvers.
-
-        Raises:
-            ValueError: the file is another one, or of another call.
-        """
-        self.saver, self.results = Saver(path), results
-        self.path = self.saver.path
-        self.call = "" if path is None else digest(*call)
-        self.written, self.took = time.monotonic(), 0.0
-        self.lock = threading.Lock()
-        if self.path is not None and os.path.exists(self.path):
-            self._read(self.path)
-
     def _read(self, path: str) -> None:
         try:
             arrays = read_arrays(path)
@@ -98,17 +86,17 @@ class ResultFile:
             raise self._error(
                 "is of another call of select, with other data, axes, solvers or options"
             )
-        for name, known in self.results.arrays.items():
+        for name, known in self.arrays.items():
             new = arrays.get(name, np.zeros(()))
             most = known.ndim + (name == "values")  # a last axis for classes
             is_like = new.dtype == known.dtype and new.shape[: known.ndim] == known.shape
             if not is_like or new.ndim > most:
                 raise self._error("cannot be read as one of select")
-            self.results.arrays[name] = new
+            self.arrays[name] = new
 
     def _error(self, problem: str) -> ValueError:
         return ValueError(
-            f"the file of save={self.path!r} {problem}: delete it, or give another name"
+            f"the file of save={self.saver.path!r} {problem}: delete it, or give another name"
         )
 
     def finish(self, selection: object) -> Any:
@@ -120,8 +108,8 @@ class ResultFile:
         if self.saver.error is None:
             return selection
         raise SaveError(
-            f"the selection is complete, but its results could not be saved to {self.path} "
-            f"({self.saver.error}): it is in the field run of this exception",
+            f"the selection is complete, but its results could not be saved to "
+            f"{self.saver.path} ({self.saver.error}): it is in the field run of this exception",
             selection,
         ) from self.saver.error
 
@@ -129,15 +117,14 @@ class ResultFile:
         """Write the results, unless the last write was so recent that writing would cost time."""
         with self.lock:
             start = time.monotonic()
-            if self.path is None or not (now or start - self.written >= SHARE * self.took):
+            if self.saver.path is None or not (now or start - self.written >= SHARE * self.took):
                 return
             self.saver.write(self._write)
             self.written = time.monotonic()
             self.took = self.written - start
 
     def _write(self, path: str) -> None:
-        with self.results.lock:
-            arrays: Any = {name: array.copy() for name, array in self.results.arrays.items()}
+        arrays: Any = self.arrays
         with atomic_path(path) as temporary, open(temporary, "r+b") as stream:
             np.savez(stream, format=np.asarray(FORMAT), call=np.asarray(self.call), **arrays)
 

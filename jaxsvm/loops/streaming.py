@@ -54,13 +54,11 @@ from .checks import (
     whole_number,
 )
 from .chunks import FirstNames, HostChunk, host_chunks
-from .fitting import add_info, conclude, curve_row, empty_sums, rows_of_curve
+from .fitting import add_info, conclude, curve_row, empty_sums, rows_of_curve, with_features
 from .origin import MOST_STEPS, check_counters, check_like, check_origin, origin_of
 from .program_cache import release_programs
 from .progress import Bar
 from .saving import Saver
-
-FEATURES = 2**31  # bytes up to which the features of a chunk are computed before its first step
 
 
 @register("StreamState")
@@ -341,12 +339,6 @@ def _begin(
         home = jax.local_devices()[0]
     solver_state, step = jax.device_put((solver_state, state.step), home)
     pending = jax.tree.map(np.asarray, state.pending)
-    count = int(np.sum(pending.index >= 0))
-    if count != state.n_pending:
-        raise ValueError(
-            f"state holds {count} rows that wait for a batch, and n_pending is "
-            f"{int(state.n_pending)}: it was changed after its run, go on from it as it was"
-        )
     return plan, state._replace(solver=solver_state, pending=pending, step=step, origin=origin)
 
 
@@ -434,7 +426,7 @@ def run_batches(
 ) -> tuple[State, Curve]:
     """The updates on the first `count` batches of a chunk: the next state, a row of the curve.
 
-    The features of all rows are computed first, if they take at most `FEATURES` bytes.
+    The features of all rows are computed first, if they take at most `fitting.MEMORY` bytes.
 
     Args:
         solver: as an argument of a compiled function, as is `probe`.
@@ -450,9 +442,7 @@ def run_batches(
     probe = (lambda model: None) if probe is None else probe
     # traced once; what the solver computes of its numbers is rounded as within an update
     update = jax.jit(lambda state, rows: solver.update(state, rows))
-    features = jax.tree.leaves(jax.eval_shape(solver.prepare, rows).x)
-    if sum(a.size * a.dtype.itemsize for a in features) <= FEATURES:
-        rows = solver.prepare(rows)
+    rows = with_features(solver, rows)
 
     def batch_at(k: Any) -> Batch:
         def cut(a: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..checks import as_number, check_bytes, check_positive, integer, shown
+from ..checks import check_bytes, check_positive, integer, shown
 from ..numerics import is_traced
 from ..numerics.sharding import auto_axes
 from ..types import Array
@@ -126,18 +126,13 @@ def table(values: Array, **axes: Array) -> Table:
 
 def _axis(name: str, numbers: Any) -> Array:
     """The numbers of an axis as a vector."""
-    is_list = type(numbers) in (list, tuple)
-    try:
-        vector = jnp.asarray([as_number(name, a) for a in numbers] if is_list else numbers)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(
-            f"the axis {name} must be a vector of at least one number, got {shown(numbers)}"
-        ) from error
-    if vector.ndim != 1 or not vector.shape[0]:
-        raise ValueError(
-            f"the axis {name} must be a vector of at least one number, got shape {vector.shape}"
-        )
-    return vector
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        vector = jnp.asarray(numbers)
+        if vector.ndim == 1 and vector.shape[0]:
+            return vector
+    raise ValueError(
+        f"the axis {name} must be a vector of at least one number, got {shown(numbers)}"
+    )
 
 
 _P = ParamSpec("_P")
@@ -216,7 +211,7 @@ def sweep(
     integer("chunk", 1 if chunk is None else chunk, 1)
     if memory is not None:
         check_positive(memory=memory)
-    memory = math.inf if memory is None else as_number("memory", memory)
+    memory = math.inf if memory is None else memory
     if not callable(fn) or isinstance(fn, type):
         raise TypeError(f"fn must be a function of one number of each axis, got {shown(fn)}")
     call = _bind_axes(fn, tuple(axes))

@@ -123,29 +123,16 @@ class one_vs_one(Problems):
     _: KW_ONLY
     classes: int = between(2, 2**20)
 
-    def check(self) -> None:
-        size = 12 * self.classes * self.pairs  # three arrays (pairs, classes) of the votes
-        check_bytes(f"the votes of the {self.pairs:,} pairs of classes", size, self.advice)
-
     @property
     def targets(self) -> int:
         return self.classes
 
-    @property
-    def pairs(self) -> int:
-        """The number of pairs of classes."""
-        return self.classes * (self.classes - 1) // 2
-
-    @property
-    def advice(self) -> str:
-        """What to do where they are too many."""
-        return f"take one_vs_rest(inner, classes={self.classes}), or fewer classes"
-
     def parts(self, data: Batch) -> dict[str, Array]:
         """The labels and weights of all pairs; weights are 0 where a row is of another class."""
-        n, dtype = data.y.shape[0], data.y.dtype
-        size = self.pairs * n * (dtype.itemsize + data.weight.dtype.itemsize)
-        check_bytes(f"labels and weights of {n:,} rows in {self.pairs:,} pairs", size, self.advice)
+        n, dtype, pairs = data.y.shape[0], data.y.dtype, self.classes * (self.classes - 1) // 2
+        size = pairs * n * (dtype.itemsize + data.weight.dtype.itemsize)
+        advice = f"take one_vs_rest(inner, classes={self.classes}), or fewer classes"
+        check_bytes(f"labels and weights of {n:,} rows in {pairs:,} pairs", size, advice)
         one, places = jnp.ones((), dtype), np.triu_indices(self.classes, 1)
         first, second = (data.y[None] == jnp.asarray(c, dtype)[:, None] for c in places)
         weight = jnp.where(first | second, data.weight[None], 0)

@@ -957,10 +957,7 @@ def test_steps_end_where_the_counter_does():
 )
 def test_a_state_whose_step_is_no_count_is_refused(step):
     run = fit(WHOLE, DATA, KEY, steps=2)
-    sentence = (
-        r"state\.step (must be a whole number from 0 to 2147483647, got "
-        r"|has shape \(2,\), expected a single number)"
-    )
+    sentence = r"state\.step must be one whole number from 0 to 2147483647, got "
     with pytest.raises(ValueError, match=sentence):
         fit(WHOLE, DATA, steps=2, state=run.state._replace(step=step))
     flow = jaxsvm.stream(jaxsvm.pegasos(0.1), iter([([[1.0], [2.0]], [1, -1])]), KEY)
@@ -1297,7 +1294,7 @@ def test_fits_are_pytrees():
 
 def test_all_steps_are_made_of_more_rows_than_are_drawn_at_once():
     run = fit(WHOLE, DATA, KEY, steps=6, every=3, sampler=samplers.uniform(2**16))
-    assert run.model.w[0] == run.state.step == 6
+    assert [float(run.model.w[0]), int(run.state.step)] == [6, 6]
 
 
 def test_plain_solvers_are_compiled_once():

@@ -284,7 +284,7 @@ def test_a_selection_whose_results_cannot_be_saved_is_not_lost(tmp_path, monkeyp
     maker = lambda C: jaxsvm.decomposition(C, RBF)
     wanted = select(maker, DATA, KEY, **OPTIONS)
     monkeypatch.setattr(
-        "jaxsvm.loops.selection_file.ResultFile._write",
+        "jaxsvm.loops.selection_file.Results._write",
         lambda self, path: (_ for _ in ()).throw(OSError("disk full")),
     )
     with pytest.raises(

@@ -476,7 +476,7 @@ def test_bad_input():
             call(machine, DATA, KEY, **options)
     with pytest.raises(TypeError, match="maker must be a function"):
         call(machine(1.0, 1.0), DATA, KEY, **axes)
-    with pytest.raises(TypeError, match="maker must return a solver, got"):
+    with pytest.raises(TypeError, match="what maker returns must be a solver such as .*, got"):
         call(lambda C: C, DATA, KEY, C=[1.0])
     with pytest.raises(TypeError, match="data must be a Batch"):
         call(machine, X, KEY, **axes)
@@ -605,12 +605,12 @@ t.jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 t.jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 import os, pathlib
 from jaxsvm.loops import selection_file
-write = selection_file.ResultFile._write
+write = selection_file.Results._write
 def slow(self, path):
     write(self, path)
     print("saved", flush=True)
     t.time.sleep(0.02)
-selection_file.ResultFile._write = slow
+selection_file.Results._write = slow
 selection_file.SHARE = 0
 t.select(t.machine, t.DATA, t.KEY, **t.GRID, save=sys.argv[2])
 print("end", flush=True)

@@ -112,17 +112,6 @@ def test_pending_rows_are_the_last_ones():
     )
 
 
-def test_rows_that_wait_for_a_batch_are_as_many_as_the_state_says():
-    state = in_one("pegasos", 8).state
-    with pytest.raises(
-        ValueError,
-        match="^state holds 4 rows that wait for a batch, and n_pending is 3: it was changed",
-    ):
-        jaxsvm.stream(
-            SOLVERS["pegasos"], [(X, Y)], batch_size=8, state=state._replace(n_pending=np.int32(3))
-        )
-
-
 def test_rows_that_wait_for_a_batch_keep_their_weights(tmp_path):
     """Chunks of 5 rows, in steps of 8, saved in between, are the steps written out in NumPy."""
     weight = np.random.default_rng(5).uniform(0.2, 3, N).astype(np.float32)
@@ -216,7 +205,7 @@ def test_rows_of_weight_0_are_left_out():
 @pytest.mark.long
 @pytest.mark.parametrize("most", [2**31, 1000])
 def test_features_are_lifted_by_the_chunk_or_by_the_step(monkeypatch, most):
-    monkeypatch.setattr(streams, "FEATURES", most)
+    monkeypatch.setattr("jaxsvm.loops.fitting.MEMORY", most)
     phi = features.fourier(KEY, kernels.rbf(1.0), dim=D, features=32 + 2 * (most == 1000))
     solver = jaxsvm.on_features(phi, jaxsvm.pegasos(0.1))
     run = jaxsvm.stream(solver, jaxsvm.data.chunks(DATA, rows=30), KEY, batch_size=4)

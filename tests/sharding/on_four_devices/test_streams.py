@@ -65,7 +65,7 @@ def test_the_model_is_that_of_one_device(name, mesh):
 
 @pytest.mark.parametrize("name", ["averaged", "features"])
 def test_sparse_rows_and_features_of_each_step(mesh, monkeypatch, name):
-    monkeypatch.setattr(streams, "FEATURES", 4000)
+    monkeypatch.setattr("jaxsvm.loops.fitting.MEMORY", 4000)
     x, solver = scipy.sparse.csr_matrix(binary_rows(1000)[0]), SOLVERS[name]
     one = jaxsvm.stream(solver, chunks(x=x), KEY, batch_size=16)
     four = jaxsvm.stream(solver, chunks(x=x), KEY, batch_size=16, mesh=mesh)
