@@ -20,25 +20,12 @@ from ..types import (
     RunState,
     Sampler,
     Solver,
-    check_weights,
 )
 
 
 def _is_known(*trees: object) -> bool:
     """Whether values are known on this host, and no call is being traced."""
     return not is_traced(*trees) and has_values(*trees)
-
-
-def check_data(data: Batch) -> None:
-    """Raise unless this is a `Batch` with weights of rows."""
-    if not isinstance(data, Batch):
-        several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
-        raise TypeError(
-            f"data must be a Batch, got {type(data).__name__}: "
-            + ("take one of those in it, train, test = loaded" if several else "make one with ")
-            + ("" if several else "jaxsvm.dataset(x, y)")
-        )
-    check_weights("data", data)
 
 
 def check_solver(solver: Solver, name: str = "solver") -> Solver:

@@ -20,9 +20,9 @@ from ..samplers import uniform
 from ..types import Array, Batch, Model, Solver, SparseRows, row_weights, said, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
 from .fitting import MANY_ROWS, MEMORY, Inputs, begun, fit, has_no_map, with_features
-from .grid_runs import Grid, GridJob, held_rows
+from .grid_runs import Grid, held_rows
 from .sweeping import widest_program
-from .threads import may_overlap, run_jobs
+from .threads import may_overlap
 
 
 @jax.tree_util.register_dataclass
@@ -65,18 +65,18 @@ def refit(grid: Grid, cell: tuple[int, ...]) -> Model:
     return fit(grid.solver(cell), grid.data, key, steps=grid.steps, tol=grid.tol).model
 
 
-def run_fits(part: GridJob) -> None:
+def run_fits(grid: Grid) -> None:
     """Make the fits by programs that hold all folds, and all numbers of the first axis.
 
     What does not depend on the first axis is computed once for all its numbers. Cells whose solvers
     differ in structure have a program each. A program is left out where all its cells are.
     """
-    grid, lines, data = part.grid, part.grid.lines, part.grid.data
-    first, folds, held = grid.solver(lines[0][0]), list(part.folds), held_rows(grid.fold)
+    lines, data = grid.lines, grid.data
+    first, folds, held = grid.solver(lines[0][0]), list(grid.folds), held_rows(grid.fold)
     kernels = [m and m.kernel for m, _ in (machine_of(grid.solver(cell)) for cell in lines[0])]
     if Stack.of(grid, lines[0]) is None or any(kernel != kernels[0] for kernel in kernels):
         lines = [[cell] for line in lines for cell in line]
-    lines = [line for line in lines if not part.is_done(line, part.folds)]
+    lines = [line for line in lines if not grid.is_done(line)]
     if isinstance(data.x, SparseRows) and has_no_map(first, data):
         data = first.layout(data)  # which no program can make of sparse rows
     weights = np.stack([np.asarray(grid.without(fold).weight) for fold in folds])
@@ -84,21 +84,21 @@ def run_fits(part: GridJob) -> None:
     program: Any = functools.partial(_fit_cells, steps=grid.steps)
     if kernels[0] is not None:
         train = np.asarray(data.weight)[None] if held.shape[1] == 1 else weights
-        room = MEMORY if part.memory is None else part.memory
+        room = MEMORY if grid.memory is None else grid.memory
         fits = len(grid.fold) ** 2 * data.y.dtype.itemsize <= room
         most = most_rows(machine_of(first)[1], data, train)
         run = runner(grid.steps)
         program = functools.partial(fit_paths, run=run, size=most, is_matrix=fits)
-    elif lines and part.memory is not None:
+    elif lines and grid.memory is not None:
         part_of = lambda n: Stack.of(grid, lines[0][:n])
         lower = lambda n: _fit_cells.lower(part_of(n), rows, grid.key, grid.tol, steps=grid.steps)
-        width = widest_program(lower, len(lines[0]), part.memory, of_folds=True)[1]
+        width = widest_program(lower, len(lines[0]), grid.memory, of_folds=True)[1]
         lines = [line[i : i + width] for line in lines for i in range(0, len(line), width)]
 
     def work(cells: list[tuple[int, ...]]) -> None:
         began, own, machine = time.perf_counter(), rows, machine_of(grid.solver(cells[0]))[0]
         if machine is not None:  # on the host, as the values of rows decide
-            how = np.where(part.wanted[tuple(np.transpose(cells))], WARM, SKIPPED)
+            how = np.where(grid.wanted[tuple(np.transpose(cells))], WARM, SKIPPED)
             own = (*rows, machine.kernel.layout(row_weights(data)).x, how)
         found = program(Stack.of(grid, cells), own, jax.random.clone(grid.key), grid.tol)
         values, numbers = jax.tree.map(np.asarray, jax.block_until_ready(found))
@@ -106,22 +106,22 @@ def run_fits(part: GridJob) -> None:
         numbers["seconds"] = np.full((len(cells), len(folds)), seconds)
         for f, fold in enumerate(folds):
             parts = {name: number[:, f] for name, number in numbers.items()}
-            part.record(cells, fold, values[:, f], **parts)
+            grid.record(cells, fold, values[:, f], **parts)
 
-    run_jobs(work, lines[:1], 1, part.limits)  # compiled once, before several threads ask for it
-    threads = part.threads
+    grid.jobs.run(work, lines[:1], 1)  # compiled once, before several threads ask for it
+    threads = grid.threads
     if threads > 1 and len(lines) > 1 and kernels[0] is None:
         stack = Stack.of(grid, lines[1])
         lowered = _fit_cells.lower(stack, rows, grid.key, grid.tol, steps=grid.steps)
         threads = threads if may_overlap(lowered) else 1
-    run_jobs(work, lines[1:], threads, part.limits)
+    grid.jobs.run(work, lines[1:], threads)
 
 
 @functools.cache
 def runner(steps: int | None) -> Callable:
-    """The function that makes a fit of an exact machine on a part of the rows."""
-    return lambda machine, data, key, tol: fit(
-        machine, data, key, steps=steps_of(machine, steps, data), tol=tol
+    """The function that makes a fit of a solver on a part of the rows."""
+    return lambda solver, data, key, tol: fit(
+        solver, data, key, steps=steps_of(solver, steps, data), tol=tol
     )
 
 
@@ -153,8 +153,7 @@ def _fit_cells(
 
             def one_fold(weight: Array, held: Array) -> tuple[Array, dict]:
                 train = rows._replace(weight=weight)
-                run = fit(solver, train, key, steps=steps_of(solver, steps, train), tol=tol)
-                return outcome_of(run, take(rows, held))
+                return outcome_of(runner(steps)(solver, train, key, tol), take(rows, held))
 
             return jax.vmap(one_fold)(weights, index)
 

@@ -62,6 +62,7 @@ from ..types import (
     Scalar,
     Solver,
     State,
+    check_weights,
     row_weights,
     rows_at,
     take_by_block,
@@ -69,7 +70,6 @@ from ..types import (
 from .checks import (
     adapted,
     check_arguments,
-    check_data,
     check_rows,
     whole,
 )
@@ -190,7 +190,7 @@ def fit(
         >>> result.status
         'converged after 10 steps: tolerance 1.0e-06 met, residual 0.0e+00'
     """
-    check_data(data)
+    check_weights("data", data)
     names, dtype = data.classes, accum_dtype(data.x)
     solver, drawn, limit = adapted(solver, sampler, tol, dtype)
     check_arguments(solver, key, state, sampler, probe, tol, seconds, progress, on_interrupt)

@@ -9,27 +9,34 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..types import Array, Batch
+from .selection import strength
 from .selection_file import Results
-from .threads import Limits, Progress
+from .threads import Jobs
 
 
 class Grid(NamedTuple):
-    """The grid, and the data of its folds."""
+    """The grid, the data of its folds, and the fits to make."""
 
     maker: Callable  # (one number of each axis by name) -> solver
     axes: dict[str, np.ndarray]
-    order: list[np.ndarray]  # for each axis the indices from the strongest regularisation on
     data: Batch
     fold: np.ndarray  # (n,)  int32, -1: in all training sets
     key: Array
     tol: float | None
     steps: int | None
+    folds: tuple[int, ...]  # of the fits to make
+    wanted: np.ndarray  # bool, of the grid's shape: the cells of these
+    results: Results
+    jobs: Jobs
+    memory: float | None
+    threads: int
 
     @property
     def lines(self) -> list[list[tuple[int, ...]]]:
-        """The cells along the first axis for all numbers of the others, by `order`."""
-        rest = itertools.product(*self.order[:0:-1])
-        return [[(int(i), *map(int, cell[::-1])) for i in self.order[0]] for cell in rest]
+        """The cells along the first axis for all numbers of the others, least `strength` first."""
+        sizes = (strength(name, numbers) for name, numbers in self.axes.items())
+        first, *others = (np.argsort(size, kind="stable").tolist() for size in sizes)
+        return [[(i, *cell[::-1]) for i in first] for cell in itertools.product(*others[::-1])]
 
     def solver(self, cell: tuple[int, ...]) -> Any:
         """The solver of a cell, of Python's numbers."""
@@ -42,33 +49,19 @@ class Grid(NamedTuple):
         weight[self.fold == fold] = 0
         return self.data._replace(weight=weight)
 
-
-class GridJob(NamedTuple):
-    """Fits to make: some folds of some cells, and what they need."""
-
-    grid: Grid
-    folds: tuple[int, ...]
-    wanted: np.ndarray  # bool, of the grid's shape: the cells
-    results: Results
-    limits: Limits
-    progress: Progress
-    memory: float | None
-    threads: int
-
-    def is_done(self, cells: list[tuple[int, ...]], folds: tuple[int, ...]) -> bool:
-        """Whether the results hold all wanted fits of these cells and folds."""
+    def is_done(self, cells: list[tuple[int, ...]]) -> bool:
+        """Whether the results hold all wanted fits of these cells."""
         done = self.results.arrays["done"]
-        return all(done[cell][list(folds)].all() for cell in cells if self.wanted[cell])
+        return all(done[cell][list(self.folds)].all() for cell in cells if self.wanted[cell])
 
     def record(self, cells: list, fold: int, values: np.ndarray, **numbers: np.ndarray) -> None:
         """Keep the fits of the wanted cells: values (cells, m, ...) and numbers (cells,) each."""
-        rows = np.flatnonzero(self.grid.fold == fold)
+        rows = np.flatnonzero(self.fold == fold)
         wanted = [i for i, cell in enumerate(cells) if self.wanted[cell]]
         for i in wanted:
             own = {name: number[i] for name, number in numbers.items()}
             self.results.record(cells[i], fold, rows, values[i, : len(rows)], own)
-        self.progress.add(len(wanted))
-        self.limits.has_fit = True
+        self.jobs.add(len(wanted))
         self.results.write()
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .grid_runs import GridJob
+from .grid_runs import Grid
 
 ROUNDS = 5  # at most; the first has two fifths of the folds
 Z = 2.0  # standard errors by which a cell must be worse than the best one
 FEWEST = 3  # folds, where only the score of a whole fold is known
 
 
-def run_race(run: Callable, part: GridJob, losses: Callable) -> None:
+def run_race(run: Callable, grid: Grid, losses: Callable) -> None:
     """Make the fits of some folds at a time, and leave out cells before the next ones.
 
     With l the losses of a cell, l* those of the cell of the least mean so far, on the same rows,
@@ -21,33 +21,31 @@ def run_race(run: Callable, part: GridJob, losses: Callable) -> None:
         d = l - l*,   left out if  mean(d) > Z se(d),   se(d)^2 = variance of d / their number.
 
     Args:
-        run: makes the fits of a part.
-        part: all cells and folds.
-        losses: (part, cell, folds so far) -> losses and weights of what is compared, the same for
+        run: makes the fits of a grid.
+        grid: all cells and folds.
+        losses: (grid, cell, folds so far) -> losses and weights of what is compared, the same for
             all cells.
 
     Reference: O. Maron, A. Moore, Hoeffding races, NIPS 1993; M. Birattari, T. Stuetzle, L.
         Paquete, K. Varrentrapp, A racing algorithm for configuring metaheuristics, GECCO 2002.
     """
-    wanted = part.wanted.copy()
-    rounds = np.array_split(np.asarray(part.folds), min(ROUNDS, len(part.folds)))
+    wanted = grid.wanted
+    rounds = np.array_split(np.asarray(grid.folds), min(ROUNDS, len(grid.folds)))
     rounds = [np.concatenate(rounds[:2]), *rounds[2:]]
     known: tuple[int, ...] = ()
     for folds in rounds:
         next_folds = tuple(int(fold) for fold in folds)
-        run(part._replace(folds=next_folds, wanted=wanted))
-        if part.limits.stopped:
+        run(grid._replace(folds=next_folds, wanted=wanted))
+        if grid.jobs.stopped:
             return
         known += next_folds
-        wanted = wanted & ~_worse(part, wanted, known, losses)
+        wanted = wanted & ~_worse(grid, wanted, known, losses)
 
 
-def _worse(
-    part: GridJob, wanted: np.ndarray, folds: tuple[int, ...], losses: Callable
-) -> np.ndarray:
+def _worse(grid: Grid, wanted: np.ndarray, folds: tuple[int, ...], losses: Callable) -> np.ndarray:
     """The cells that are significantly worse than the best one, as a mask of the grid."""
     cells = [cell for cell in np.ndindex(wanted.shape) if wanted[cell]]
-    pairs = [losses(part, cell, folds) for cell in cells]
+    pairs = [losses(grid, cell, folds) for cell in cells]
     share = pairs[0][1] / pairs[0][1].sum()
     values = np.stack([value for value, _ in pairs])
     mean = values @ share  # not finite where a value is not

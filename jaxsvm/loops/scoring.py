@@ -10,7 +10,7 @@ import numpy as np
 
 from ..calibration import columns_of, crossfit
 from ..checks import calling
-from .grid_runs import GridJob
+from .grid_runs import Grid
 
 MOST_GROUPS = 10  # of folds, of which each has probabilities by curves fitted to the others
 
@@ -24,10 +24,10 @@ class Outcome(NamedTuple):
     fold: np.ndarray  # (m,)  the number of each row's fold among these
 
     @classmethod
-    def of(cls, part: GridJob, cell: tuple[int, ...], folds: list[int]) -> Outcome:
+    def of(cls, grid: Grid, cell: tuple[int, ...], folds: list[int]) -> Outcome:
         """The rows of these folds, fold by fold."""
-        rows = [np.flatnonzero(part.grid.fold == fold) for fold in folds]
-        arrays = part.results.arrays["values"][cell], part.grid.data.y, part.grid.data.weight
+        rows = [np.flatnonzero(grid.fold == fold) for fold in folds]
+        arrays = grid.results.arrays["values"][cell], grid.data.y, grid.data.weight
         index, number = np.concatenate(rows), np.repeat(np.arange(len(folds)), [*map(len, rows)])
         values, y, weight = (np.asarray(a, np.float64)[index] for a in arrays)
         return cls(values, y, weight, number)
@@ -97,22 +97,22 @@ class Scorer:
 
         return [of_fold(rows) for rows in rows_of]
 
-    def fill(self, part: GridJob) -> None:
+    def fill(self, grid: Grid) -> None:
         """Fill in the score of every finished fit."""
-        arrays = part.results.arrays
-        for cell in np.ndindex(part.wanted.shape):
+        arrays = grid.results.arrays
+        for cell in np.ndindex(grid.wanted.shape):
             done, score = arrays["done"][cell], arrays["score"][cell]
-            known = [fold for fold in part.folds if done[fold]]
+            known = [fold for fold in grid.folds if done[fold]]
             new = [number for number, fold in enumerate(known) if np.isnan(score[fold])]
             if new:
-                scores = self.of_folds(Outcome.of(part, cell, known), new)
+                scores = self.of_folds(Outcome.of(grid, cell, known), new)
                 score[[known[number] for number in new]] = scores
 
     def losses(
-        self, part: GridJob, cell: tuple[int, ...], folds: tuple[int, ...]
+        self, grid: Grid, cell: tuple[int, ...], folds: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray]:
         """The losses of a cell on the rows of these folds, or its scores, and their weights."""
-        outcome = Outcome.of(part, cell, list(folds))
+        outcome = Outcome.of(grid, cell, list(folds))
         if self.loss is not None:
             return self._of_rows(outcome)
         return np.array(self.of_folds(outcome, range(len(folds)))), np.ones(len(folds))

@@ -56,22 +56,17 @@ def axis_of(name: str, numbers: object) -> np.ndarray:
     )
 
 
-def _check_names(maker: Callable, names: list[str]) -> None:
-    """Raise unless the axes are arguments of the maker, and all that it needs."""
-    if not names:
+def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> Solver:
+    """The solver of the first cell, after checks of the axes and of the solvers at their ends."""
+    if not axes:
         raise ValueError("select needs at least one axis, such as C=jaxsvm.C_grid()")
-    known = named_parameters("maker", maker, names)
-    missing = [name for name, p in known.items() if p.default is p.empty and name not in names]
+    known = named_parameters("maker", maker, axes)
+    missing = [name for name, p in known.items() if p.default is p.empty and name not in axes]
     if missing:
         raise ValueError(
-            f"maker needs {', '.join(missing)}, but the axes are {', '.join(names)}: give an axis "
+            f"maker needs {', '.join(missing)}, but the axes are {', '.join(axes)}: give an axis "
             "for each parameter without a default"
         )
-
-
-def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> Solver:
-    """The solver of the first cell, after checks of it and of those at the ends of the axes."""
-    _check_names(maker, list(axes))
     middle = {name: numbers[0].item() for name, numbers in axes.items()}
     made = "what maker returns"
     for name, numbers in axes.items():

@@ -17,13 +17,13 @@ from ..types import Array, Batch
 from ..wrappers.paths import certificate_of
 from .checks import whole_number
 from .fits import refit, run_fits
-from .grid_runs import Grid, GridJob
+from .grid_runs import Grid
 from .race import run_race
 from .scoring import Scorer
 from .select_checks import axis_of, check_arguments, check_score, first_solver, folds_of
-from .selection import Scores, Selection, strength
+from .selection import Scores, Selection
 from .selection_file import Results
-from .threads import Limits, Progress, processors
+from .threads import Jobs, processors
 
 
 @despite_flags
@@ -150,26 +150,24 @@ def select(
     check_score(score, first, count)
     scorer, call = Scorer(score, targets), (numbers, data, first, fold, key, tol, steps, search)
     results = Results(shape, count, len(fold), save, *call)
-    start, limits = time.monotonic(), Limits(seconds)
-    order = [np.argsort(strength(name, values), kind="stable") for name, values in numbers.items()]
-    grid = Grid(maker, numbers, order, data, fold, key, tol, steps)
-    arrays = results.arrays
-    bar = Progress(arrays["done"].size, results.count, "fits", progress)
-    everything = tuple(range(count)), np.ones(shape, bool)
-    part = GridJob(grid, *everything, results, limits, bar, memory, threads)
+    start = time.monotonic()
+    jobs = Jobs(results.arrays["done"].size, results.count, "fits", progress, seconds)
+    fits = tuple(range(count)), np.ones(shape, bool), results, jobs, memory, threads
+    grid = Grid(maker, numbers, data, fold, key, tol, steps, *fits)
     try:
         if search == "race":
-            run_race(run_fits, part, scorer.losses)
+            run_race(run_fits, grid, scorer.losses)
         else:
-            run_fits(part)
+            run_fits(grid)
     finally:
-        bar.close()
+        jobs.close()
         results.write(now=True)
-    scorer.fill(part)
+    scorer.fill(grid)
+    arrays = results.arrays
     fields: Any = {name: arrays[name] for name in ("gap", "primal", "support", "seconds")}
     table = Scores(arrays["score"], **fields, numbers=(*numbers.values(),), names=(*numbers,))
     n_scores, n_fits, total = np.isfinite(table.mean).sum(), results.count, table.folds.size
-    if limits.out_of_time and not n_scores:
+    if jobs.out_of_time and not n_scores:
         raise ValueError(
             f"no cell was completed within {seconds:g} seconds: give more of them, or save=path, "
             "from which the next call goes on"
@@ -181,7 +179,7 @@ def select(
         others = [grid._replace(data=grid.without(k)) for k in range(count)]
         of_folds = tuple(refit(each, place) for each in others)
     made = f"{total} fits" if n_fits == total else f"{n_fits} of {total} fits made"
-    is_cut = n_fits < total and (search == "grid" or limits.out_of_time)
+    is_cut = n_fits < total and (search == "grid" or jobs.out_of_time)
     cells = f"{n_scores} of {table.mean.size} cells with a score"
     took = f"{time.monotonic() - start:.1f} s"
     status = f"{'out of time: ' if is_cut else ''}{made}, {cells}, {took}"

@@ -88,9 +88,8 @@ class Results:
             )
         for name, known in self.arrays.items():
             new = arrays.get(name, np.zeros(()))
-            most = known.ndim + (name == "values")  # a last axis for classes
-            is_like = new.dtype == known.dtype and new.shape[: known.ndim] == known.shape
-            if not is_like or new.ndim > most:
+            # values may have a last axis, for classes
+            if new.dtype != known.dtype or new.shape[: known.ndim] != known.shape:
                 raise self._error("cannot be read as one of select")
             self.arrays[name] = new
 

@@ -19,7 +19,7 @@ from ..numerics import is_traced
 from ..numerics.sharding import auto_axes
 from ..types import Array
 from .checks import named_parameters
-from .threads import Limits, Progress, may_overlap, processors, run_jobs
+from .threads import Jobs, may_overlap, processors
 
 RUNS = "runs"  # the axis of a mesh over which points are dealt
 EVERYWHERE = PartitionSpec()
@@ -258,7 +258,7 @@ def sweep(
             return jax.tree.map(to_grid, results)
         program, width, threads, _, args, kwargs = plan(args, kwargs)
         jobs = jobs_of(width * devices)
-        bar = Progress(len(jobs), 0, "parts", progress and len(jobs) > 1)
+        bar = Jobs(len(jobs), 0, "parts", progress and len(jobs) > 1)
 
         def work(job):
             result = jax.block_until_ready(program(*job, args, kwargs))
@@ -266,7 +266,7 @@ def sweep(
             return result
 
         with contextlib.closing(bar):
-            results = run_jobs(work, jobs, threads, Limits(None))
+            results = bar.run(work, jobs, threads)
         if mesh is not None:  # from all devices to one of this process
             here = lambda a: jax.device_put(a, NamedSharding(a.sharding.mesh, EVERYWHERE))
             results = jax.tree.map(lambda a: here(a).addressable_data(0), results)

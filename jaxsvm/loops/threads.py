@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import math
 import os
 import re
 import threading
@@ -37,61 +38,54 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Limits:
-    """When to stop: at the first of Ctrl-C, an error in another thread, and the time."""
+class Jobs(Bar):
+    """Jobs of several threads: they are counted on a bar, and end at an error or after a time."""
 
-    def __init__(self, seconds: float | None) -> None:
-        """Start the clock."""
-        self.event = threading.Event()
-        self.end = None if seconds is None else time.monotonic() + seconds
-        self.has_fit = False  # one fit is made in any case
-
-    @property
-    def out_of_time(self) -> bool:
-        """Whether the time is over, and a fit was made."""
-        return self.has_fit and self.end is not None and time.monotonic() > self.end
-
-    @property
-    def stopped(self) -> bool:
-        """Whether no other fit may start."""
-        return self.event.is_set() or self.out_of_time
-
-
-class Progress(Bar):
-    """Counts jobs on a bar, for several threads."""
-
-    def __init__(self, total: int, done: int, name: str, shown: bool) -> None:
-        """The bar, if it is shown; `name` is that of the jobs."""
+    def __init__(
+        self, total: int, done: int, name: str, shown: bool, seconds: float | None = None
+    ) -> None:
+        """Start the clock; `name` is that of the jobs, whose bar may be shown."""
         super().__init__(total, name)
         self.done, self.shown, self.lock = done, shown, threading.Lock()
+        self.event, self.has_one = threading.Event(), False  # one is made in any case
+        self.end = math.inf if seconds is None else time.monotonic() + seconds
 
     def add(self, count: int) -> None:
         """So many more jobs are done."""
         with self.lock:
-            self.done += count
+            self.done, self.has_one = self.done + count, True
             if self.shown:
                 self.show(self.done)
 
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time is over, and a job was done."""
+        return self.has_one and time.monotonic() > self.end
 
-def run_jobs(work: Callable, jobs: list, threads: int, limits: Limits) -> list:
-    """The results of all jobs, by several threads in their order; an error of one ends the others.
+    @property
+    def stopped(self) -> bool:
+        """Whether no other job may start: after Ctrl-C, an error in another thread, or the time."""
+        return self.event.is_set() or self.out_of_time
 
-    That of a job that `limits` leaves out is None.
-    """
-    pool = concurrent.futures.ThreadPoolExecutor(max(1, threads))
+    def run(self, work: Callable, jobs: list, threads: int) -> list:
+        """The results of jobs, by several threads in their order; an error of one ends the others.
 
-    @with_flags_of_caller
-    def run_job(job: object) -> object:
+        That of a job that does not start is None.
+        """
+        pool = concurrent.futures.ThreadPoolExecutor(max(1, threads))
+
+        @with_flags_of_caller
+        def run_job(job: object) -> object:
+            try:
+                return None if self.stopped else work(job)
+            except BaseException:
+                self.event.set()
+                raise
+
         try:
-            return None if limits.stopped else work(job)
-        except BaseException:
-            limits.event.set()
-            raise
-
-    try:
-        results = [future.result() for future in [pool.submit(run_job, job) for job in jobs]]
-    finally:
-        limits.event.set()
-        pool.shutdown(wait=True, cancel_futures=True)
-    limits.event.clear()
-    return results
+            results = [future.result() for future in [pool.submit(run_job, job) for job in jobs]]
+        finally:
+            self.event.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+        self.event.clear()
+        return results
