@@ -25,7 +25,6 @@ from .checks import (
     as_number,
     integer,
     is_array,
-    is_key,
     on_host,
     refuse_shape,
     shown,
@@ -243,11 +242,10 @@ class Node:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         for field in sorted(fields, key=lambda field: field.kw_only is True):
             text = show(vars(self)[field.name])
-            if text == show(field.default):
-                by_name = True
-                continue
-            by_name = by_name or field.kw_only is True
-            parts.append(f"{field.name}={text}" if by_name else text)
+            is_default = text == show(field.default)
+            by_name = by_name or field.kw_only is True or is_default
+            if not is_default:
+                parts.append(f"{field.name}={text}" if by_name else text)
         return f"{shown_name(type(self))}({', '.join(parts)})"
 
 
@@ -457,9 +455,7 @@ def cast(tree: object, dtype: Any) -> Any:
     """
 
     def one(leaf):
-        if not is_number(leaf) or is_key(leaf):
-            return leaf
-        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+        if not is_number(leaf) or not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             return leaf
         # known numbers stay on the host, where nothing is compiled
         if isinstance(leaf, float | np.floating):

@@ -216,11 +216,8 @@ def train(args: argparse.Namespace) -> None:
         )
     describe(args.file, rows, kind)
     if rows.query is not None and name != "Ranker":
-        warnings.warn(
-            f"{args.file} has queries (qid), which {name} does not use: --machine Ranker ranks the "
-            "rows of each",
-            stacklevel=2,
-        )
+        text = f"queries (qid), which {name} does not use: --machine Ranker ranks the rows of each"
+        warnings.warn(f"{args.file} has {text}", stacklevel=2)
         rows = rows._replace(query=None)
     test = None
     if args.test is not None:

@@ -18,7 +18,7 @@ from jax import lax
 from jax.typing import DTypeLike
 
 from . import printing
-from ._node import Node, nodes_of, register
+from ._node import Node, nodes_of, register, static
 from .checks import calling, has_values, is_array, is_numeric, row_numbers, shown
 from .flags import despite_flags
 
@@ -34,11 +34,7 @@ Rows: TypeAlias = "Array | SparseRows"  # (n, d)
 LANE_WIDTH = 8
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=("index", "value", "length", "rows", "offsets"),
-    meta_fields=("columns",),
-)
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseRows:
     """Sparse rows: the columns and values of the nonzero entries of each row, padded to one width.
@@ -50,7 +46,7 @@ class SparseRows:
     index: Array  # (n, r)  int32 in [0, columns), each at most once in a row; 0 where padded
     value: Array  # (n, r)  0 where padded
     length: Array  # (n,)   int32, entries of each row, the first of its r positions
-    columns: int  # d
+    columns: int = static()  # d
     rows: Array | None = None  # (b,)  int32, the selected rows, by reference; None: all
     # (n,)  int32, starts of packed rows in index and value, read as vectors; None: not packed
     offsets: Array | None = None
@@ -718,14 +714,11 @@ class Fit(NamedTuple):
             >>> jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=5).reason
             'steps'
         """
-        done, ended = np.asarray(self.state.done), STEPS if self.ended is None else self.ended
-        first = {
-            "diverged": ~self._finite_runs(),
-            "interrupted": np.asarray(ended) == INTERRUPTED,
-            "tolerance": done,
-            "seconds": np.asarray(ended) == SECONDS,
-        }
-        reason = np.select(list(first.values()), list(first), "steps")
+        done = np.asarray(self.state.done)
+        ended = np.asarray(STEPS if self.ended is None else self.ended)
+        words = ["diverged", "interrupted", "tolerance", "seconds"]
+        held = [~self._finite_runs(), ended == INTERRUPTED, done, ended == SECONDS]
+        reason = np.select(held, words, "steps")
         return reason if done.ndim else str(reason)
 
     def _finite_runs(self) -> np.ndarray:

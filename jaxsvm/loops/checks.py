@@ -229,10 +229,9 @@ def named_parameters(what: str, fn: Callable, names: Iterable[str]) -> dict[str,
     Raises:
         ValueError: one of `names` is none of them.
     """
+    kinds = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
     parameters = signature(fn).parameters
-    known = {
-        k: p for k, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    }
+    known = {name: p for name, p in parameters.items() if p.kind in kinds}
     other = [name for name in names if name not in known]
     if other and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         raise ValueError(

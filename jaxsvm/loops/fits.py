@@ -16,10 +16,9 @@ from jax import lax
 from .._node import cast, same_number
 from ..numerics import accum_dtype, depends_on
 from ..objectives import decision_values
-from ..samplers import uniform
 from ..types import Array, Batch, Model, Solver, SparseRows, row_weights, said, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
-from .fitting import MANY_ROWS, MEMORY, Inputs, begun, fit, has_no_map, with_features
+from .fitting import MANY_ROWS, MEMORY, fit, has_no_map, with_features
 from .grid_runs import Grid, held_rows
 from .sweeping import widest_program
 from .threads import may_overlap
@@ -81,6 +80,8 @@ def run_fits(grid: Grid) -> None:
         data = first.layout(data)  # which no program can make of sparse rows
     weights = np.stack([np.asarray(grid.without(fold).weight) for fold in folds])
     rows = jax.device_put((data, weights, held[folds]))
+    given = rows, grid.key, grid.tol
+    lower = lambda cells: _fit_cells.lower(Stack.of(grid, cells), *given, steps=grid.steps)
     program: Any = functools.partial(_fit_cells, steps=grid.steps)
     if kernels[0] is not None:
         train = np.asarray(data.weight)[None] if held.shape[1] == 1 else weights
@@ -90,9 +91,8 @@ def run_fits(grid: Grid) -> None:
         run = runner(grid.steps)
         program = functools.partial(fit_paths, run=run, size=most, is_matrix=fits)
     elif lines and grid.memory is not None:
-        part_of = lambda n: Stack.of(grid, lines[0][:n])
-        lower = lambda n: _fit_cells.lower(part_of(n), rows, grid.key, grid.tol, steps=grid.steps)
-        width = widest_program(lower, len(lines[0]), grid.memory, of_folds=True)[1]
+        part = lambda n: lower(lines[0][:n])
+        width = widest_program(part, len(lines[0]), grid.memory, of_folds=True)[1]
         lines = [line[i : i + width] for line in lines for i in range(0, len(line), width)]
 
     def work(cells: list[tuple[int, ...]]) -> None:
@@ -109,12 +109,9 @@ def run_fits(grid: Grid) -> None:
             grid.record(cells, fold, values[:, f], **parts)
 
     grid.jobs.run(work, lines[:1], 1)  # compiled once, before several threads ask for it
-    threads = grid.threads
-    if threads > 1 and len(lines) > 1 and kernels[0] is None:
-        stack = Stack.of(grid, lines[1])
-        lowered = _fit_cells.lower(stack, rows, grid.key, grid.tol, steps=grid.steps)
-        threads = threads if may_overlap(lowered) else 1
-    grid.jobs.run(work, lines[1:], threads)
+    several = grid.threads > 1 and len(lines) > 1
+    waits = several and kernels[0] is None and not may_overlap(lower(lines[1]))
+    grid.jobs.run(work, lines[1:], 1 if waits else grid.threads)
 
 
 @functools.cache
@@ -164,10 +161,7 @@ def _fit_cells(
         # a layout may hold the rows as they were
         plain = take(rows._replace(x=getattr(rows.x, "plain", rows.x)), held)
         train = rows._replace(weight=weight)
-        old = cast(stack.first, accum_dtype(train.x))
-        draws = cast(first.sampler or uniform(1), accum_dtype(train.x))
-        inputs = Inputs(old, draws, None, train, train.x)
-        before = begun(inputs, key)
+        before = fit(first, train, key, steps=0).state._replace(origin=None)
 
         def next_cell(start: object, own: list[Array]) -> tuple[Any, tuple[Array, dict]]:
             solver, state = stack.solver(own), before._replace(solver=start)

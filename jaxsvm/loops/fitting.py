@@ -233,7 +233,7 @@ def fit(
         run, curve = scan_chunks(inputs, run, limit, length)
     else:
         how = saver, origin, progress, seconds
-        run, curve, cause, model = run_on_host(inputs, run, key, limit, length, *how)
+        run, curve, cause, model = run_on_host(inputs, run, key, limit, length, how)
     # a second Ctrl-C does not lose the run
     with DeferredInterrupt() if cause == INTERRUPTED else contextlib.nullcontext():
         if model is None:
@@ -429,20 +429,14 @@ def scan_chunks(
 
 
 def run_on_host(
-    inputs: Inputs,
-    run: State,
-    key: Array,
-    limit: object,
-    length: Lengths,
-    saver: Saver,
-    origin: object,
-    progress: bool,
-    seconds: float | None,
+    inputs: Inputs, run: State, key: Array, limit: object, length: Lengths, how: tuple
 ) -> tuple[RunState, Curve, int, Model | None]:
     """The run as a Python loop, which may stop after any chunk, its curve, and why it ended.
 
     A `run` that is None begins with `run_once`. Where that ends it, the last result is its model.
+    `how` are the saver, the origin, and progress and seconds of `fit`.
     """
+    saver, origin, progress, seconds = how
     steps, every, period, table, stops = length
     deadline = time.monotonic() + (math.inf if seconds is None else seconds)
     first, cause, model = 0 if run is None else int(run.step), STEPS, None

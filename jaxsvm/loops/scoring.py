@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,12 +76,9 @@ class Scorer:
         kind = "real" if is_real else "columns" if several else "labels"
         self.loss = None if callable(self.score) else _LOSSES[self.score, kind]
 
-    def of_folds(self, outcome: Outcome, folds: Iterable[int]) -> list[float]:
-        """The scores of these folds; nan where a value is not finite and the rule is not a user's.
-
-        `folds` are numbers as of `Outcome.fold`.
-        """
-        rows_of = [outcome.fold == number for number in folds]
+    def of_folds(self, outcome: Outcome) -> list[float]:
+        """The score of each fold; nan where a value is not finite and the rule is not a user's."""
+        rows_of = [outcome.fold == number for number in range(outcome.fold.max() + 1)]
         if self.loss is not None:
             losses, weights = self._of_rows(outcome)
             return [float(np.average(losses[rows], weights=weights[rows])) for rows in rows_of]
@@ -101,12 +98,9 @@ class Scorer:
         """Fill in the score of every finished fit."""
         arrays = grid.results.arrays
         for cell in np.ndindex(grid.wanted.shape):
-            done, score = arrays["done"][cell], arrays["score"][cell]
-            known = [fold for fold in grid.folds if done[fold]]
-            new = [number for number, fold in enumerate(known) if np.isnan(score[fold])]
-            if new:
-                scores = self.of_folds(Outcome.of(grid, cell, known), new)
-                score[[known[number] for number in new]] = scores
+            folds = np.flatnonzero(arrays["done"][cell]).tolist()
+            if folds:
+                arrays["score"][cell][folds] = self.of_folds(Outcome.of(grid, cell, folds))
 
     def losses(
         self, grid: Grid, cell: tuple[int, ...], folds: tuple[int, ...]
@@ -115,7 +109,7 @@ class Scorer:
         outcome = Outcome.of(grid, cell, list(folds))
         if self.loss is not None:
             return self._of_rows(outcome)
-        return np.array(self.of_folds(outcome, range(len(folds)))), np.ones(len(folds))
+        return np.array(self.of_folds(outcome)), np.ones(len(folds))
 
     def _of_rows(self, outcome: Outcome) -> tuple[np.ndarray, np.ndarray]:
         """The losses (m,) of the rows and their weights; of several targets means over them."""

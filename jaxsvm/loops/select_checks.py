@@ -18,13 +18,7 @@ from .scoring import ProbabilityScore
 
 
 def check_arguments(
-    maker: object,
-    data: object,
-    key: object,
-    score: object,
-    rule: object,
-    search: object,
-    **flags: object,
+    maker: object, data: object, key: object, score: object, **flags: object
 ) -> None:
     """Raise for arguments of `select` that are not what it takes."""
     is_type = isinstance(maker, type) and not issubclass(maker, Solver)
@@ -37,8 +31,6 @@ def check_arguments(
     check_key("key", key)
     if not callable(score):
         check_choice("score", score, ("error", "risk", "log_loss", "brier", "auc"))
-    check_choice("rule", rule, ("best", "one_se"))
-    check_choice("search", search, ("grid", "race"))
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise TypeError(f"{name} must be True or False, got {shown(flag)}")

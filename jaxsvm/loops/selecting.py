@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_limit, check_positive, integer
+from ..checks import check_choice, check_limit, check_positive, integer
 from ..flags import despite_flags
 from ..models import classes_of
 from ..numerics import is_traced
@@ -131,8 +131,9 @@ def select(
         section 7.10 (one standard error); C.-W. Hsu, C.-C. Chang, C.-J. Lin, A practical guide to
         support vector classification, 2003.
     """
-    flags = {"progress": progress, "fold_models": fold_models}
-    check_arguments(maker, data, key, score, rule, search, **flags)
+    check_arguments(maker, data, key, score, progress=progress, fold_models=fold_models)
+    check_choice("rule", rule, ("best", "one_se"))
+    check_choice("search", search, ("grid", "race"))
     check_limit("seconds", seconds)
     if is_traced(data, key, axes):
         raise ValueError("select works outside of jit, vmap and grad only")
@@ -174,10 +175,8 @@ def select(
         )
     place = table.one_se_place if rule == "one_se" else table.place
     model = refit(grid, place)
-    of_folds = None
-    if fold_models:
-        others = [grid._replace(data=grid.without(k)) for k in range(count)]
-        of_folds = tuple(refit(each, place) for each in others)
+    parts = [grid._replace(data=grid.without(k)) for k in range(count)] if fold_models else []
+    of_folds = tuple(refit(part, place) for part in parts) or None
     made = f"{total} fits" if n_fits == total else f"{n_fits} of {total} fits made"
     is_cut = n_fits < total and (search == "grid" or jobs.out_of_time)
     cells = f"{n_scores} of {table.mean.size} cells with a score"

@@ -388,8 +388,8 @@ def _read(plan: StreamPlan, state: State, chunk: HostChunk, steps: int) -> tuple
     curve = []
     for k in range(0, max(steps, 1), size):
         part, count = plan.place(cut(filled, k * b, (k + size) * b)), np.int32(min(size, steps - k))
-        inputs = plan.solver, plan.probe, part, state.solver, state.step, count
-        new, row = run_batches(*inputs, batch=b, parts=plan.parts)
+        inputs, run = (plan.solver, plan.probe, part), (state.solver, state.step)
+        new, row = run_batches(inputs, *run, count, batch=b, parts=plan.parts)
         state = state._replace(solver=new, step=row.step)
         curve.append(row)
     jax.block_until_ready(state.solver)
@@ -415,30 +415,21 @@ def _on_devices(plan: StreamPlan, names: FirstNames, state: State) -> StreamStat
 
 @functools.partial(jax.jit, static_argnames=("batch", "parts"))
 def run_batches(
-    solver: Solver,
-    probe: Callable,
-    rows: Batch,
-    state: State,
-    step: Any,
-    count: Any,
-    batch: int,
-    parts: int,
+    inputs: tuple, state: State, step: Any, count: Any, *, batch: int, parts: int
 ) -> tuple[State, Curve]:
     """The updates on the first `count` batches of a chunk: the next state, a row of the curve.
 
     The features of all rows are computed first, if they take at most `fitting.MEMORY` bytes.
 
     Args:
-        solver: as an argument of a compiled function, as is `probe`.
-        probe: or None.
-        rows: of whole batches, as of `StreamPlan.place`.
+        inputs: the solver, the probe or None, and rows of whole batches, as of `StreamPlan.place`.
         state: of the solver.
         step: () int32, updates before the chunk.
         count: () int32.
         batch: rows of an update; structure.
         parts: of a batch, each on its device; structure.
     """
-    share = batch // parts
+    (solver, probe, rows), share = inputs, batch // parts
     probe = (lambda model: None) if probe is None else probe
     # traced once; what the solver computes of its numbers is rounded as within an update
     update = jax.jit(lambda state, rows: solver.update(state, rows))

@@ -75,16 +75,14 @@ class Table(NamedTuple):
         names, values = list(self.axes), np.asarray(self.values, float)
         least = self.place if np.isfinite(values).any() else None
         numbers = [[f"{v:.3g}" for v in np.asarray(axis)] for axis in self.axes.values()]
-        rows, columns = numbers[0], numbers[1] if len(names) > 1 else [""]
-        cell = lambda where: f"{values[where]:.4g}{'*' if where == least else ' '}"
-        blocks = []
-        for rest in itertools.product(*map(range, values.shape[2:])):
-            place = lambda *ij: (*ij, *rest)[: values.ndim]  # noqa: B023
-            table = [[cell(place(i, j)) for j in range(len(columns))] for i in range(len(rows))]
-            heads, texts = [" | ".join(names[:2]), *rows], [columns, *table]
+        rows, columns, *others = numbers if len(names) > 1 else [*numbers, [""]]
+        cells = [f"{v:.4g}{'*' if place == least else ' '}" for place, v in np.ndenumerate(values)]
+        grid, blocks = np.array(cells, object).reshape(len(rows), len(columns), -1), []
+        for k, rest in enumerate(itertools.product(*others)):
+            heads, texts = [" | ".join(names[:2]), *rows], [columns, *grid[:, :, k].tolist()]
             left, width = max(map(len, heads)), max(len(text) for row in texts for text in row) + 2
-            others = zip(names[2:], numbers[2:], rest, strict=True)
-            lines = [", ".join(f"{name} = {axis[i]}" for name, axis, i in others)] if rest else []
+            pairs = zip(names[2:], rest, strict=True)
+            lines = [", ".join(f"{name} = {number}" for name, number in pairs)] if rest else []
             for head, row in zip(heads, texts, strict=True):
                 lines.append(head.ljust(left) + "".join(text.rjust(width) for text in row))
             blocks.append("\n".join(line.rstrip() for line in lines))

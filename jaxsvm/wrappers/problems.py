@@ -90,14 +90,10 @@ def mean_positive(weight: Array) -> Array:
 
 def combine(info: Info, loss: Array) -> Info:
     """One `Info` of the infos of all problems, (k, ...)."""
-    return Info(
-        loss=loss,
-        residual=jnp.max(info.residual),
-        progress=jnp.mean(info.progress, axis=0),
-        index=info.index[0],
-        support=jnp.sum(info.support, dtype=jnp.int32),
-        evals=jnp.sum(info.evals.astype(info.loss.dtype)),
-    )
+    residual, progress = jnp.max(info.residual), jnp.mean(info.progress, axis=0)
+    support = jnp.sum(info.support, dtype=jnp.int32)
+    evals = jnp.sum(info.evals.astype(info.loss.dtype))
+    return Info(loss, residual, progress, info.index[0], support, evals)
 
 
 def step_weights(
