@@ -129,8 +129,7 @@ def check_key(key: object) -> None:
 
 def check_targets(solver: Solver, data: Batch) -> None:
     """Raise for known targets and values that the solver cannot process."""
-    known = _is_known(data)
-    if known:
+    if _is_known(data):
         solver.validate(data)
     several = isinstance(solver.targets, tuple)
     wanted, columns = solver.targets if several else (solver.targets, None)
@@ -146,7 +145,7 @@ def check_targets(solver: Solver, data: Batch) -> None:
             + (f"the rows have {k}: say outputs={k}" if k else "and the rows have one: make them ")
             + ("" if k else "of y (n, k), or leave multi_output out")
         )
-    if wanted in (None, "real") or not (known or _is_known(data.y, data.weight)):
+    if wanted in (None, "real") or not _is_known(data.y, data.weight):
         return
     y, weight = np.asarray(data.y), np.asarray(data.weight)
     live = weight > 0 if weight.ndim == y.ndim else (weight > 0)[:, None]

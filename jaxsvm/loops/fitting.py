@@ -454,16 +454,16 @@ def run_on_host(
                 count = np.int32(min(every, end - step, period - step % period if period else end))
                 began = time.monotonic()
                 if run is None:
-                    new, row, model = first_update(inputs, key, limit)
+                    new, row, made = first_update(inputs, key, limit)
                 else:
-                    (new, row), model = run_chunk(inputs, run, limit, count, table=table), None
+                    (new, row), made = run_chunk(inputs, run, limit, count, table=table), None
                 if waits or took > 1e-3:  # seconds; shorter chunks are sent one after the other
                     jax.block_until_ready(row.loss)  # one program makes all
                     took = time.monotonic() - began
                     if np.isnan(row.loss) and not inputs.sampler.full_batch:
                         check_drawn(inputs.sampler, run.sampler, step, count, n)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
-                    run, step = new, step + int(count)
+                    run, step, model = new, step + int(count), made
                     rows.append(row)
                     saver.save(run._replace(origin=origin))
                 if bar:
