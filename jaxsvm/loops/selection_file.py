@@ -42,7 +42,8 @@ class Results:
         self.arrays["done"] = np.zeros(whole, bool)
         self.arrays["values"] = np.full((*shape, n), np.nan, np.float32)
         self.saver, self.lock = Saver(path), threading.Lock()
-        self.call = "" if path is None else digest(*call)
+        space, rest = words_of(call)
+        self.call = "" if path is None else f"{crc_of([*space, *rest]):08x}"
         self.written, self.took = time.monotonic(), 0.0
         if path is not None and os.path.exists(self.saver.path):
             self._read(self.saver.path)
@@ -126,9 +127,3 @@ class Results:
         arrays: Any = self.arrays
         with atomic_path(path) as temporary, open(temporary, "r+b") as stream:
             np.savez(stream, format=np.asarray(FORMAT), call=np.asarray(self.call), **arrays)
-
-
-def digest(*parts: object) -> str:
-    """A number that differs for other arrays, numbers and names of functions."""
-    space, rest = words_of(parts)
-    return f"{crc_of([*space, *rest]):08x}"
