@@ -266,7 +266,7 @@ class Solver(Node):
       Without it, one with entries for each row holds sums of both, and others of neither.
     - ignores_padding: true if an update on rows of weight 0 changes no coefficient.
     - method: the name of the method, for `Fit.status`.
-    - with_mean, weigh_next, mean_weights: of one that keeps the mean of its iterates itself, at
+    - with_mean, weigh_next, mean_of: of one that keeps the mean of its iterates itself, at
       less cost than `averaged`; see `solvers.primal.scaled.ScaledState`.
     """
 

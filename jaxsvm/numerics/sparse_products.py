@@ -99,6 +99,13 @@ def walk_row(
     return lax.while_loop(lambda carry: carry[0] < last, some, (first, start))[1]
 
 
+def referenced(x: Any) -> SparseRows:
+    """The rows by reference."""
+    if x.rows is not None:
+        return x
+    return dataclasses.replace(x, rows=jnp.arange(x.shape[0], dtype=jnp.int32))
+
+
 def row_at(a: Any, i: Array) -> Array:
     """Row i of an array, i an unsigned integer."""
     size = (1, *a.shape[1:])
@@ -123,15 +130,19 @@ def _in_pairs(terms: list) -> Array:
 
 @jax.custom_jvp
 def scores(x: SparseRows, w: Array) -> Array:
-    """<x_i, w> of rows given by reference, (b, d), (d,) -> (b,)."""
+    """<x_i, w> of rows given by reference, (b, d), (d,) or (d, k) -> (b,) or (b, k)."""
 
     def walk(w, x):
-        def score(i, out):
-            one = lambda total, some: total + _in_pairs([v * row_at(w, c) for c, v in some])
-            total = walk_row(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)
-            return lax.dynamic_update_slice(out, total[None], (i,))
+        one = lambda total, some: total + _in_pairs([v * row_at(w, c) for c, v in some])
+        zero = jnp.zeros(w.shape[1:], w.dtype)
 
-        return lax.fori_loop(0, x.rows.shape[0], score, jnp.zeros(x.rows.shape[0], w.dtype))
+        def score(i, out):
+            total = walk_row(x, i, True, one, zero, LANE_WIDTH)
+            return put_row(out, i.astype(jnp.uint32), total)
+
+        return lax.fori_loop(
+            0, x.rows.shape[0], score, jnp.zeros(x.rows.shape + zero.shape, w.dtype)
+        )
 
     plain = lambda w, x: gather(x, w, jnp.multiply)
     return lax.platform_dependent(w, x, cpu=functools.partial(_walked, walk, walk), default=plain)
@@ -146,20 +157,21 @@ def _scores_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 
 @jax.custom_jvp
 def added(w: Array, coef: Array, x: SparseRows) -> Array:
-    """w + sum_i coef_i x_i of rows given by reference, (d,), (b,), (b, d) -> (d,)."""
+    """w + sum_i x_i coef_i of rows given by reference, (d,), (b,) or (d, k), (b, k), as w."""
 
     def walk(w, coef, x, skip=True):
         def add(i, w):
             c = row_at(coef, i.astype(jnp.uint32))
             # With more numbers at once, XLA does not treat the loop as small.
-            return walk_row(x, i, c != 0 if skip else True, _adding(c), w, LANE_WIDTH // 2)
+            live = jnp.any(c != 0) if skip else True
+            return walk_row(x, i, live, _adding(c), w, LANE_WIDTH // 2)
 
         return lax.fori_loop(0, x.rows.shape[0], add, w)
 
     # Batched lanes that skip different rows would select between whole weight vectors: none is
     # skipped.
     together = functools.partial(walk, skip=False)
-    plain = lambda w, coef, x: w + scatter(coef, x)
+    plain = lambda w, coef, x: w + scatter(coef.T, x).T
     on_cpu = functools.partial(_walked, walk, together)
     return lax.platform_dependent(w, coef, x, cpu=on_cpu, default=plain)
 
@@ -168,7 +180,7 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
 def _added_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (w, coef, x), (dw, dcoef, dx) = primals, tangents
     tangent = dataclasses.replace(x, value=dx.value)
-    return added(w, coef, x), dw + scatter(dcoef, x) + scatter(coef, tangent)
+    return added(w, coef, x), dw + scatter(dcoef.T, x).T + scatter(coef.T, tangent).T
 
 
 def pack_rows(x: Any) -> SparseRows | None:
@@ -212,8 +224,7 @@ def row_loops(x: object) -> tuple[Callable, Callable]:
             return w.at[index].add(_outer(value, c), mode="promise_in_bounds")
 
         return product_of_padded, add_padded
-    if x.rows is None:
-        x = dataclasses.replace(x, rows=jnp.arange(x.shape[0], dtype=jnp.int32))
+    x = referenced(x)
 
     def dot_row(i, w):
         one = lambda total, some: total + _in_pairs([v * row_at(w, c) for c, v in some])

@@ -80,5 +80,5 @@ class averaged(Wrapper):
         if state.average is not None:
             return state.average.mean
         iterate = self.iterate(state.inner, data)
-        w, b = state.inner.mean_weights()
+        w, b = state.inner.mean_of(iterate.w)
         return dataclasses.replace(iterate, w=w, b=iterate.b if b is None else b)

@@ -2,7 +2,8 @@
 
     w = s v;   a shrink changes s, and the addition of a row changes v in the columns of the row
 
-The mean of the iterates is kept as two vectors and three numbers:
+As Pegasos shrinks by 1 - 1/t, s = size / t, where only a projection changes the size. The sum of
+the iterates is kept as a second vector u and a number beta:
 
     sum_t omega_t w_t = beta v + u;   v += a x:   u -= beta a x;   beta += omega_t s
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -23,53 +25,47 @@ from ..._node import register
 from ...checks import as_number
 from ...engines.gradient_descent import rows_in
 from ...models import Linear
-from ...numerics import accum_dtype, count, two_sum
+from ...numerics import accum_dtype, any_under_vmap, count, put_row, row_at, two_sum
+from ...numerics.sparse_products import added, referenced, scores
 from ...types import Array, Batch, Info, Loss, Scalar
-from .sparse_tables import add_outer, fold_columns, products_and_squares
 
-# The scale below which it is multiplied into the vector. For a mean, v is at most 2^8 times w, so
-# that beta v + u loses 8 bits at most. Without a mean |v|^2 must stay finite.
-MIN_SCALE, MIN_SCALE_WITHOUT_MEAN = 2.0**-8, 2.0**-30
-BLOCK = 2**16  # steps after which beta v + u is added to the mean, with compensation
+# The size below which it is multiplied into v, and beta v + u is added to the sum, which then loses
+# 8 bits at most.
+MIN_SIZE = 2.0**-8
+BLOCK = 2**16  # steps after which this is done, too: u stays small, and so its rounding errors
 
 
 @register("ScaledMean")
 class ScaledMean(NamedTuple):
-    """The numbers of the mean of the iterates; its vectors are columns of `ScaledState.table`."""
+    """The numbers of the mean of the iterates; u is a column of `ScaledState.table`."""
 
-    beta: Array  # ()
-    omega: Array  # ()  sum of the weights of the iterates in beta v + u
-    total: Array  # ()  sum of the weights of the iterates in the mean
+    sums: Array  # (3,)  beta, the sum of the weights of the iterates, and of the weighted biases
+    rounding: Array  # (3,)  their rounding errors
     weight: Array  # ()  weight of the next iterate
     count: Array  # type: ignore[assignment]  # ()  int32, number of steps
-    b: Any  # ()  mean of the biases, or None
-    b_compensation: Any  # ()  its rounding error, or None
 
 
 @register("ScaledState")
 class ScaledState(NamedTuple):
-    """Weights w = scale v, and the mean of the iterates if there is one."""
+    """Weights w = size / max(t, 1) v, t = count + offset, and the mean of the iterates, if any."""
 
-    # (d, 1)  v; or (d, 4)  v, u, the mean, and its rounding errors, which are still to be added
-    table: Array
-    scale: Array  # ()
-    scale_compensation: Array  # ()  its rounding error, as 1 - 1/t is near 1
+    table: Array  # (d, 1)  v; or (d, 3)  v, u, and what was folded of the sum
+    size: Array  # ()
     square: Array  # ()  |v|^2
-    square_compensation: Array  # ()  its rounding error
+    rounding: Array  # ()  its rounding error
     count: Array  # type: ignore[assignment]  # ()  int32, steps of the schedule
     b: Any  # (), or None without a bias
     mean: ScaledMean | None
 
     def with_mean(self) -> ScaledState:
         """The initial state with an empty mean of the iterates."""
-        zero = jnp.zeros_like(self.scale)
-        b = None if self.b is None else zero
-        mean = ScaledMean(zero, zero, zero, zero, jnp.zeros((), jnp.int32), b, b)
-        return self._replace(table=jnp.pad(self.table, ((0, 0), (0, 3))), mean=mean)
+        zeros = jnp.zeros(3, self.table.dtype)
+        mean = ScaledMean(zeros, zeros, zeros[0], jnp.zeros((), jnp.int32))
+        return self._replace(table=jnp.pad(self.table, ((0, 0), (0, 2))), mean=mean)
 
     def weigh_next(self, start: int, weights: Callable | None) -> ScaledState:
         """The state with the weight of the iterate after the next step: 0 before step `start`."""
-        mean, dtype = self.mean, self.scale.dtype
+        mean, dtype = self.mean, self.size.dtype
         assert mean is not None
         since = mean.count - start
         weight = jnp.ones((), dtype)
@@ -77,20 +73,21 @@ class ScaledState(NamedTuple):
             weight = jnp.asarray(weights(jnp.maximum(since, 0).astype(dtype)), dtype)
         return self._replace(mean=mean._replace(weight=jnp.where(since >= 0, weight, 0)))
 
-    def mean_weights(self) -> tuple[Array, Array | None]:
-        """The mean of the iterates (d,) with its bias, or the iterate if the mean is empty."""
+    def mean_of(self, w: Array) -> tuple[Array, Array | None]:
+        """The mean of the iterates (d,) with its bias, or the iterate w if the mean is empty."""
         mean = self.mean
         assert mean is not None
-        is_empty = mean.total + mean.omega == 0
-        folded = fold_columns(jnp.ones((), bool), self.table, _fold_numbers(self))
-        w = jnp.where(is_empty, self.scale * self.table[:, 0], folded[:, 2])
-        return w, None if self.b is None else jnp.where(is_empty, self.b, mean.b)
+        beta, total, biases = mean.sums + mean.rounding
+        is_empty, total = total == 0, jnp.where(total > 0, total, 1)
+        v, u, before = self.table.T
+        mean_w = jnp.where(is_empty, w, (before + (beta * v + u)) / total)
+        return mean_w, None if self.b is None else jnp.where(is_empty, self.b, biases / total)
 
 
 class ScaledSteps(NamedTuple):
     """The steps of Pegasos on scaled weights, for sparse rows.
 
-    w = (1 - 1/(t + offset)) w - slope x / (lam (t + offset));   w = w min(1, r / |w|)
+    w = (1 - 1/t) w - slope x / (lam t);   w = w min(1, r / |w|),   t = count + 1 + offset
     """
 
     loss: Loss  # of scores
@@ -103,115 +100,118 @@ class ScaledSteps(NamedTuple):
     def init(self, data: Batch) -> ScaledState:
         """The state before the first step."""
         dtype = accum_dtype(data.x)
-        zero, one = jnp.zeros((), dtype), jnp.ones((), dtype)
-        table = jnp.zeros((data.x.shape[1], 1), dtype)
-        b = None if self.bias == "none" else zero
-        return ScaledState(table, one, zero, zero, zero, jnp.zeros((), jnp.int32), b, None)
+        zero, table = jnp.zeros((), dtype), jnp.zeros((data.x.shape[1], 1), dtype)
+        numbers = jnp.ones((), dtype), zero, zero, jnp.zeros((), jnp.int32)
+        return ScaledState(table, *numbers, None if self.bias == "none" else zero, None)
 
     def update(self, state: ScaledState, batch: Batch) -> tuple[ScaledState, Info]:
         """One step, as `Solver.update`."""
-        table, scale, dtype = state.table, state.scale, state.table.dtype
-        product, row_square = products_and_squares(table, batch.x)
-        score = scale * product if state.b is None else scale * product + state.b
-        slope = self.loss.slope(score, batch.y)
-        # XLA treats the loop over steps of one row as small only while it has few operations.
-        is_single = score.shape[0] == 1
-        total = (lambda a: a[0]) if is_single else (lambda a: jnp.sum(a) / rows_in(batch))
-        row_gradient = batch.weight * slope
-        row_gradient = row_gradient if is_single else row_gradient / rows_in(batch)
-        active = jnp.any(row_gradient != 0)
-        # The schedule 1 / (self.lam (count + 1 + self.offset)), and what it shrinks by.
-        before = state.count.astype(dtype) + jnp.asarray(as_number("offset", self.offset), dtype)
-        inverse_step = jnp.asarray(self.lam, dtype) * (before + 1)
-        # w is 0 before the first step, which shrinks it to 0: then any scale serves.
-        drop = jnp.where(before > 0, -scale / (before + 1), 0)
-        scale, scale_low = two_sum(scale, state.scale_compensation, drop)
-        coef = row_gradient / (-inverse_step * scale)
-        columns = coef[:, None]
-        if state.mean is not None:
-            columns = jnp.stack([coef, -state.mean.beta * coef], axis=1)
-        table = add_outer(table, columns, batch.x)
-        square, compensation = state.square, state.square_compensation
-        if self.project and is_single:
-            gain = coef[0] * (2 * product[0] + coef[0] * row_square[0])
-            square, compensation = two_sum(square, compensation, gain)
-        elif self.project:
-            square = jnp.sum(table[:, 0] ** 2)
-        b = state.b
+        table, size, square, rounding, number, b, mean = state
+        x, dtype, before = referenced(batch.x), table.dtype, self._steps(state)
+        product, now, lam = scores(x, table)[:, 0], before + 1, jnp.asarray(self.lam, dtype)
+        score = _scale(size, before) * product + (0 if b is None else b)
+        slope, rows = self.loss.slope(score, batch.y), rows_in(batch)
+        rate = batch.weight * slope / rows
+        coef = -rate / (lam * size)
+        parts = [coef]
+        if mean is not None:
+            parts = [coef, -mean.sums[0] * coef, jnp.zeros_like(coef)]
+        table = added(table, jnp.stack(parts, axis=1), x)
         if self.bias == "feature":
-            b = before / (before + 1) * b - jnp.sum(row_gradient) / inverse_step
+            b = before / now * b - jnp.sum(rate) / (lam * now)
         elif self.bias == "free":
-            rate = lax.rsqrt((state.count + 1).astype(dtype))
-            b = b - rate * jnp.sum(row_gradient)
-        if self.project:
-            norm_square = scale * scale * (square + compensation)
+            b = b - lax.rsqrt((number + 1).astype(dtype)) * jnp.sum(rate)
+        if self.project:  # |v|^2 grows by the sum of coef (<v_before, x> + <v, x>)
+            gain = jnp.sum(coef * (product + scores(x, table)[:, 0]))
+            square, rounding = two_sum(square, rounding, gain)
+            norm_square = (size / now) ** 2 * (square + rounding)
             norm_square = norm_square + b * b if self.bias == "feature" else norm_square
-            factor = lax.rsqrt(jnp.maximum(norm_square * self.lam, 1))
-            scale, scale_low = scale * factor, scale_low * factor
-            b = factor * b if self.bias == "feature" else b
-        steps = active.astype(jnp.int32) if self.advance_on_violation else jnp.ones((), jnp.int32)
-        mean = None if state.mean is None else add_iterate(state.mean, scale, b)
-        numbers = scale, scale_low, square, compensation
-        new = normalise_scale(ScaledState(table, *numbers, state.count + steps, b, mean))
+            factor = lax.rsqrt(jnp.maximum(norm_square * lam, 1))
+            size, b = factor * size, factor * b if self.bias == "feature" else b
+        if mean is not None:
+            of_iterate = size / now, jnp.ones_like(size), jnp.zeros_like(size) if b is None else b
+            terms = mean.weight * jnp.stack(of_iterate)
+            sums = two_sum(mean.sums, mean.rounding, terms)
+            mean = ScaledMean(*sums, mean.weight, mean.count + 1)
+        steps = jnp.ones((), jnp.int32)
+        if self.advance_on_violation:  # where t stays, the size shrinks in its place
+            steps = jnp.any(rate != 0).astype(jnp.int32)
+            size = jnp.where((steps > 0) | (number == 0), size, before / now * size)
         info = Info(
-            loss=total(batch.weight * self.loss.value(score, batch.y)),
-            residual=total(batch.weight * jnp.abs(slope)),
+            loss=jnp.sum(batch.weight * self.loss.value(score, batch.y)) / rows,
+            residual=jnp.sum(batch.weight * jnp.abs(slope)) / rows,
             progress=jnp.zeros_like(score),
             index=batch.index,
             support=jnp.full((), table.shape[0], jnp.int32),
             evals=count(batch.weight > 0),
         )
-        return new, info
+        new = ScaledState(table, size, square, rounding, number + steps, b, mean)
+        return _normalised(new), info
 
     def model(self, state: ScaledState) -> Linear:
         """The model of the iterate."""
         b = jnp.zeros((), state.table.dtype) if state.b is None else state.b
-        return Linear(state.scale * state.table[:, 0], b, self.bias)
+        return Linear(_scale(state.size, self._steps(state)) * state.table[:, 0], b, self.bias)
+
+    def _steps(self, state: ScaledState) -> Array:
+        """The steps of the schedule so far."""
+        offset = jnp.asarray(as_number("offset", self.offset), state.table.dtype)
+        return state.count.astype(state.table.dtype) + offset
 
 
-def add_iterate(mean: ScaledMean, scale: Array, b: Array | None) -> ScaledMean:
-    """The numbers of the mean with the newest iterate."""
-    omega = mean.omega + mean.weight
-    b_mean, b_compensation = mean.b, mean.b_compensation
-    if b is not None:
-        total = mean.total + omega
-        share = mean.weight / jnp.where(total > 0, total, 1)
-        change = share * (b - b_mean - b_compensation)
-        b_mean, b_compensation = two_sum(b_mean, b_compensation, change)
-    numbers = mean.beta + mean.weight * scale, omega, mean.total, mean.weight, mean.count + 1
-    return ScaledMean(*numbers, b_mean, b_compensation)
+def _scale(size: Array, steps: Array) -> Array:
+    """What v is multiplied by; w is 0 before the first step, and any number serves."""
+    return size / jnp.maximum(steps, 1)
 
 
-def _fold_numbers(state: ScaledState) -> Array:
-    """The numbers that `fold_columns` needs: (1,) scale; or (4,) scale, beta, 1 / omega, share."""
-    mean = state.mean
-    if mean is None:
-        return state.scale[None]
-    safe = lambda a: jnp.where(a > 0, a, 1)
-    share = mean.omega / safe(mean.total + mean.omega)
-    return jnp.stack([state.scale, mean.beta, 1 / safe(mean.omega), share])
+def _normalised(state: ScaledState) -> ScaledState:
+    """The same weights and mean with size 1 and beta 0, if the size is small."""
+    mean, is_due, factors = state.mean, state.size < MIN_SIZE, state.size[None]
+    if mean is not None:
+        is_due = is_due | (mean.count % BLOCK == 0)
+    due = any_under_vmap(is_due)
+    either = lambda new, old: jnp.where(due, new, old)
+    square = either(state.size**2, 1)
+    if mean is not None:
+        factors = jnp.stack([state.size, mean.sums[0]])
+        clear = lambda a: a.at[0].set(either(0, a[0]))
+        mean = mean._replace(sums=clear(mean.sums), rounding=clear(mean.rounding))
+    table, size = fold(due, state.table, factors), either(1, state.size)
+    numbers = size, square * state.square, square * state.rounding
+    return ScaledState(table, *numbers, state.count, state.b, mean)
 
 
-def normalise_scale(state: ScaledState) -> ScaledState:
-    """The same weights with scale 1, and with beta v + u in the mean, where that is due.
+def _new_row(row: Array, factors: Array) -> Array:
+    """A row of a table, changed as `fold` says."""
+    if row.shape[0] == 1:
+        return factors * row
+    (v, u, before), (size, beta) = row, factors
+    return jnp.stack([size * v, jnp.zeros_like(u), before + (beta * v + u)])
 
-    It changes all columns. It is due where the scale is small, and after `BLOCK` steps.
+
+_new_rows = jax.vmap(_new_row, (0, None))
+
+
+@jax.custom_jvp
+def fold(due: Array, table: Array, factors: Array) -> Array:
+    """A table with size v for v and beta v + u added to the sum, if that is due.
+
+    On a CPU entry by entry, so that a loop around it stays one small loop, and nothing is copied.
     """
-    mean = state.mean
-    needs_rescale = state.scale < (MIN_SCALE_WITHOUT_MEAN if mean is None else MIN_SCALE)
-    if mean is not None:
-        needs_rescale = needs_rescale | (mean.count % BLOCK == 0)
-    table = fold_columns(needs_rescale, state.table, _fold_numbers(state))
-    square_factor = jnp.where(needs_rescale, state.scale * state.scale, 1)
-    if mean is not None:
-        cleared = lambda a: jnp.where(needs_rescale, 0, a)
-        total = jnp.where(needs_rescale, mean.total + mean.omega, mean.total)
-        mean = mean._replace(beta=cleared(mean.beta), omega=cleared(mean.omega), total=total)
-    return state._replace(
-        table=table,
-        scale=jnp.where(needs_rescale, 1, state.scale),
-        scale_compensation=jnp.where(needs_rescale, 0, state.scale_compensation),
-        square=square_factor * state.square,
-        square_compensation=square_factor * state.square_compensation,
-        mean=mean,
-    )
+
+    def by_entry(due, table, factors):
+        end = jnp.where(due, table.shape[0], 0).astype(jnp.uint32)
+        change = lambda k, table: put_row(table, k, _new_row(row_at(table, k), factors))
+        return lax.fori_loop(jnp.zeros((), jnp.uint32), end, change, table)
+
+    def whole(due, table, factors):
+        return lax.cond(due, lambda: _new_rows(table, factors), lambda: table)
+
+    return lax.platform_dependent(due, table, factors, cpu=by_entry, default=whole)
+
+
+@fold.defjvp
+def _fold_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    due, *rest = primals
+    plain = lambda table, factors: jnp.where(due, _new_rows(table, factors), table)
+    return fold(due, *rest), jax.jvp(plain, tuple(rest), tuple(tangents[1:]))[1]
