@@ -134,13 +134,43 @@ def solution(
             "derivatives, take another loss"
         )
     chex.assert_shape([data.y, data.weight], (n,))
-    kernel = as_kernel(kernel)
-    *parameters, b = cast((kernel, data.y, data.weight, C, loss, b), coef.dtype)
+    kernel, y, weight, C, loss, b = cast(
+        (as_kernel(kernel), data.y, data.weight, C, loss, b), coef.dtype
+    )
     x = jax.tree.map(jnp.asarray, data.x)
-    parameters[0].refuse_open(x)
+    kernel.refuse_open(x)
+    box = lambda parts: parts[0].quadratic(parts[1], parts[2] * parts[3])
     if holds_functions(loss):
-        check_open(_quadratic, (x, *parameters))
-    return _attached(bias, min(n, free or FREE), *lax.stop_gradient((coef, b)), (x, *parameters))
+        check_open(box, (loss, y, C, weight))
+    bounds: Any = box((loss, jnp.asarray(y), C, weight))
+    l1, l2 = (jnp.zeros_like(bounds.low) if a is None else a for a in (bounds.l1, bounds.l2))
+    parts = Parts(y, bounds.low[None], bounds.high[None], jnp.zeros(1, coef.dtype))
+    choices, values = (bias == "free", min(n, free or FREE)), (coef[None], jnp.asarray(b)[None])
+    parameters = x, kernel, parts, l1, l2
+    values = _attached(_of_parts, choices, lax.stop_gradient(values), parameters)
+    return values[0][0], values[1][0]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _attached(rule: Callable, choices: tuple, values: State, parameters: tuple) -> State:
+    """The values of a solution, with its derivatives in the parameters.
+
+    Args:
+        rule: (choices, values, parameters) -> the conditions of the solution, a function of the
+            parameters, and the map from tangents of these conditions to tangents of the values.
+        choices: structure.
+        values: those of the solution.
+        parameters: those of the problem.
+    """
+    return values
+
+
+@functools.partial(_attached.defjvp, symbolic_zeros=True)
+def _derivative(rule: Callable, choices: tuple, primals: tuple, tangents: tuple) -> tuple:
+    # with derivatives, for derivatives of higher order
+    values, parameters = _attached(rule, choices, *primals), primals[1]
+    conditions, solve = rule(choices, values, parameters)
+    return values, solve(_jvp(conditions, parameters, tangents[1]))
 
 
 def at_bound(coef: Array, bounds: Quadratic) -> tuple[Array, Array, Array]:
@@ -178,87 +208,9 @@ def _system(gram: Array, is_used: Array, num_free: Array, dtype: DTypeLike, l2: 
     return matrix, scale, jnp.where(num_free > len(gram), jnp.nan, jnp.ones_like(scale))
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _attached(bias: str, free: int, coef: Array, b: Array, parameters: tuple) -> tuple:
-    return coef, b
-
-
-def _quadratic(parameters: tuple) -> Any:
-    """The `Quadratic` with bounds, l1 and l2 of each row, with zeros for None."""
-    _, _, y, weight, C, loss = parameters
-    bounds = loss.quadratic(y, C * weight)
-    return Quadratic(*(jnp.zeros_like(bounds.low) if field is None else field for field in bounds))
-
-
-def _grad(parameters: tuple, coef: Array, index: Array, side: Array) -> Array:
-    """y - K coef - l2 coef - l1 side at the rows `index`.
-
-    Reverse mode recomputes the blocks instead of storing them.
-    """
-    x, kernel, y, *_ = parameters
-    y = jnp.asarray(y)  # constants of a jitted caller are NumPy arrays
-    bounds = _quadratic(parameters)
-    score = blocked(jax.checkpoint(lambda rows: dot(kernel(rows, x), coef)), x[index], BLOCK)
-    return y[index] - score - bounds.l2[index] * coef[index] - bounds.l1[index] * side
-
-
-@functools.partial(_attached.defjvp, symbolic_zeros=True)
-def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
-    """The values, and their tangents by the linear system in the module's docstring."""
-    coef, b = _attached(bias, free, *primals)  # with derivatives, for derivatives of higher order
-    parameters, bounds = primals[2], _quadratic(primals[2])
-    coef_value, (low, high, l1, l2) = lax.stop_gradient((coef, bounds))
-    on_low, on_high, on_zero = at_bound(coef_value, Quadratic(low, high, l1))
-    is_free = ~(on_low | on_high | on_zero)
-    side = jnp.where(on_zero, jnp.zeros_like(coef_value), jnp.sign(coef_value))
-    index, is_used, num_free = _free_places(is_free, free)
-
-    def extremes():
-        """The two rows that bound b.
-
-        From below it is one that may increase, from above one that may decrease.
-        """
-        x, kernel, y, *_ = lax.stop_gradient(parameters)
-        grad = y - matvec(kernel, x, x, coef_value, BLOCK) - l2 * coef_value
-        sides = jnp.stack([jnp.where(side < 0, -1, 1), jnp.where(side > 0, 1, -1)])
-        sides = sides.astype(coef_value.dtype)
-        levels = jnp.stack([grad - l1 * sides[0], l1 * sides[1] - grad])
-        levels = jnp.where(jnp.stack([on_high, on_low]), -jnp.inf, levels)
-        best = jnp.argmax(levels, axis=1)
-        bounded = jnp.max(levels, axis=1) > -jnp.inf
-        # one class only: the same bound twice
-        choice = jnp.where(bounded, jnp.arange(2), 1 - jnp.arange(2))
-        return best[choice].astype(jnp.int32), sides[choice, best[choice]]
-
-    at, sides = index, side[index]
-    if bias == "free":
-        no_rows = lambda: (jnp.zeros(2, jnp.int32), jnp.zeros(2, coef_value.dtype))
-        ends = lax.cond(num_free > 0, no_rows, extremes)
-        at, sides = jnp.concatenate([at, ends[0]]), jnp.concatenate([sides, ends[1]])
-
-    def conditions_at(parameters):
-        bounds = _quadratic(parameters)
-        # At neither bound: free, or at 0. At both bounds: of weight 0.
-        ends = jnp.where(on_low, bounds.low, bounds.high)
-        bound_value = jnp.where(on_low == on_high, jnp.zeros_like(coef_value), ends)
-        return bound_value, _grad(parameters, jnp.where(is_free, coef, bound_value), at, sides)
-
-    d_bound, d_grad = _jvp(conditions_at, parameters, tangents[2])
-
-    x, kernel = parameters[:2]
-    gram = kernel.gram(x, index)
-    matrix, scale, validity = _system(gram, is_used, num_free, coef.dtype, bounds.l2[index])
-    rhs = jnp.where(is_used, d_grad[:free], 0)
-    if bias == "free":  # the border is scaled to the size of K
-        border = jnp.where(is_used, scale, 0)
-        last = jnp.where(num_free > 0, -scale * jnp.sum(d_bound), jnp.mean(d_grad[free:]) / scale)
-        corner = jnp.where(num_free > 0, jnp.zeros_like(scale), jnp.ones_like(scale))
-        matrix = jnp.block([[matrix, border[:, None]], [border[None, :], corner[None, None]]])
-        rhs = jnp.concatenate([rhs, last[None]])
-    step = jnp.linalg.solve(matrix, rhs)
-    d_coef = validity * d_bound.at[index].add(jnp.where(is_used, step[:free], 0))
-    d_b = validity * scale * step[free] if bias == "free" else jnp.zeros_like(b)
-    return (coef, b), (d_coef, d_b)
+def _scores_at(at: Array, x: Array, kernel: Kernel, coef: Array) -> Array:
+    """K coef at the rows `at`; reverse mode computes the blocks again instead of storing them."""
+    return blocked(jax.checkpoint(lambda rows: dot(kernel(rows, x), coef)), x[at], BLOCK)
 
 
 def parts_solution(
@@ -286,69 +238,85 @@ def parts_solution(
     Returns:
         coef (k, n) and level (k,).
     """
-    constants = lax.stop_gradient((coef, level))
     kernel = cast(kernel, coef.dtype)
     kernel.refuse_open(x)
-    parameters = jax.tree.map(jnp.asarray, x), kernel, parts
-    return _parts_attached(min(coef.size, free or FREE), *constants, parameters)
+    none = jnp.zeros_like(parts.linear)
+    parameters = jax.tree.map(jnp.asarray, x), kernel, parts, none, none
+    choices, values = (True, min(coef.size, free or FREE)), lax.stop_gradient((coef, level))
+    return _attached(_of_parts, choices, values, parameters)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _parts_attached(free: int, coef: Array, level: Array, parameters: tuple) -> tuple[Array, Array]:
-    return coef, level
-
-
-@functools.partial(_parts_attached.defjvp, symbolic_zeros=True)
-def _parts_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
-    """The values, and their tangents by the linear system in `parts_solution`'s docstring."""
-    coef, level = _parts_attached(free, *primals)
-    x, kernel, parts = primals[2]
+def _of_parts(choices: tuple, values: tuple, parameters: tuple) -> tuple[Callable, Callable]:
+    """The rule of a dual in parts with l1 and l2; the parts have sums, or are one without."""
+    (has_sums, free), (coef, level) = choices, values
+    x, kernel, parts, _, l2 = parameters
     n_parts, n = coef.shape
-    fixed, (_, low, high, _) = lax.stop_gradient((coef, parts))
-    on_low, on_high, _ = at_bound(fixed, Quadratic(low, high))
-    is_free = ~(on_low | on_high)
-    flat, is_used, num_free = _free_places(is_free, free)
-    part, index = flat // n, flat % n
-    has_free = jnp.any(is_free, axis=1)
+    fixed, (_, low, high, _), l1 = lax.stop_gradient((coef, parts, parameters[3]))
+    on_low, on_high, on_zero = at_bound(fixed, Quadratic(low, high, l1[None]))
+    is_free = ~(on_low | on_high | on_zero)
+    side = jnp.where(on_zero, jnp.zeros_like(fixed), jnp.sign(fixed))
+    place, is_used, num_free = _free_places(is_free, free)
+    index, has_free = place % n, jnp.any(is_free, axis=1)
+    each = jnp.arange(n_parts, dtype=jnp.int32)[None, :]
 
     def extremes():
-        """Two rows for each part, those that bound its level."""
-        grad = parts.linear - matvec(kernel, x, x, jnp.sum(fixed, axis=0), BLOCK)
-        grad = jnp.broadcast_to(lax.stop_gradient(grad), fixed.shape)
-        sides = jnp.stack([jnp.where(on_high, -jnp.inf, grad), jnp.where(on_low, -jnp.inf, -grad)])
-        best, bounded = jnp.argmax(sides, axis=2), jnp.max(sides, axis=2) > -jnp.inf
+        """The places, and the sides of 0, of the two rows that bound the level of each part.
+
+        From below it is one that may increase, from above one that may decrease.
+        """
+        x, kernel, parts, l1, l2 = lax.stop_gradient(parameters)
+        pull = parts.linear - matvec(kernel, x, x, jnp.sum(fixed, axis=0), BLOCK)
+        pull = pull[None, :] - l2[None, :] * fixed
+        sides = jnp.stack([jnp.where(side < 0, -1, 1), jnp.where(side > 0, 1, -1)])
+        sides = sides.astype(fixed.dtype)
+        levels = jnp.stack([pull - l1[None, :] * sides[0], l1[None, :] * sides[1] - pull])
+        levels = jnp.where(jnp.stack([on_high, on_low]), -jnp.inf, levels)
+        best = jnp.argmax(levels, axis=2)
         # bounded from one side only: the same bound twice
-        first = jnp.where(bounded[0], best[0], best[1])
-        return jnp.concatenate([first, jnp.where(bounded[1], best[1], first)]).astype(jnp.int32)
+        first = jnp.arange(2)[:, None]
+        choice = jnp.where(jnp.max(levels, axis=2) > -jnp.inf, first, 1 - first)
+        row = best[choice, each].astype(jnp.int32)
+        return (each * n + row).reshape(-1), sides[choice, each, row].reshape(-1)
 
-    ends = lax.cond(jnp.all(has_free), lambda: jnp.zeros(2 * n_parts, jnp.int32), extremes)
-    at = jnp.concatenate([index, ends])
+    places, sides = place, side.reshape(-1)[place]
+    if has_sums:
+        no_rows = lambda: (jnp.zeros(2 * n_parts, jnp.int32), jnp.zeros(2 * n_parts, fixed.dtype))
+        ends, of_ends = lax.cond(jnp.all(has_free), no_rows, extremes)
+        places, sides = jnp.concatenate([places, ends]), jnp.concatenate([sides, of_ends])
+    at = places % n
 
-    def conditions_at(parameters):
-        x, kernel, parts = parameters
-        # At both bounds: of weight 0.
-        ends = jnp.where(on_low, parts.low, parts.high)
-        bound = jnp.where(on_low == on_high, jnp.zeros_like(fixed), ends)
-        total = jnp.sum(jnp.where(is_free, coef, bound), axis=0)
-        score = blocked(jax.checkpoint(lambda rows: dot(kernel(rows, x), total)), x[at], BLOCK)
-        return bound, parts.linear[at] - score, parts.total
+    def conditions(parameters):
+        x, kernel, parts, l1, l2 = parameters
+        # At neither bound: free, or at 0. At both bounds: of weight 0.
+        bound = jnp.where(on_low, parts.low, parts.high)
+        bound = jnp.where(on_low == on_high, jnp.zeros_like(fixed), bound)
+        moved = jnp.where(is_free, coef, bound)
+        pull = jnp.asarray(parts.linear)[at] - _scores_at(at, x, kernel, jnp.sum(moved, axis=0))
+        pull = pull - l2[at] * moved.reshape(-1)[places] - l1[at] * sides
+        return bound, pull, parts.total
 
-    d_bound, d_grad, d_total = _jvp(conditions_at, primals[2], tangents[2])
-    matrix, scale, validity = _system(kernel.gram(x, index), is_used, num_free, coef.dtype)
-    member = is_used[None, :] & (part[None, :] == jnp.arange(n_parts, dtype=jnp.int32)[:, None])
-    border = jnp.where(member, scale, 0)
-    # A part without free coefficients: its level follows the scores of its two rows.
-    end_values = kernel(x[ends], x[index]).reshape(2, n_parts, free)
-    coupling = jnp.where(is_used[None, :], jnp.mean(end_values, axis=0), 0)
-    lower = jnp.where(has_free[:, None], border, coupling)
-    corner = jnp.diag(jnp.where(has_free, 0, scale))
-    matrix = jnp.block([[matrix, border.T], [lower, corner]])
-    end_grad = jnp.mean(d_grad[free:].reshape(2, n_parts), axis=0)
-    last = jnp.where(has_free, scale * (d_total - jnp.sum(d_bound, axis=1)), end_grad)
-    step = jnp.linalg.solve(matrix, jnp.concatenate([jnp.where(is_used, d_grad[:free], 0), last]))
-    d_free = jnp.zeros(n_parts * n, coef.dtype).at[flat].add(jnp.where(is_used, step[:free], 0))
-    d_coef = validity * (d_bound + d_free.reshape(n_parts, n))
-    return (coef, level), (d_coef, validity * scale * step[free:])
+    def solve(tangent):
+        d_bound, d_pull, d_total = tangent
+        gram = kernel.gram(x, index)
+        matrix, scale, validity = _system(gram, is_used, num_free, coef.dtype, l2[index])
+        rhs = jnp.where(is_used, d_pull[:free], 0)
+        if has_sums:  # the border is scaled to the size of K
+            border = jnp.where(is_used[None, :] & (place[None, :] // n == each.T), scale, 0)
+            # A part without free coefficients: its level follows the pulls of its two rows.
+            coupling = jnp.mean(kernel(x[at[free:]], x[index]).reshape(2, n_parts, free), axis=0)
+            lower = jnp.where(is_used[None, :], coupling, 0)
+            lower = jnp.where(has_free[:, None], border, lower)
+            corner = jnp.diag(jnp.where(has_free, 0, scale))
+            matrix = jnp.block([[matrix, border.T], [lower, corner]])
+            of_sums = scale * (d_total - jnp.sum(d_bound, axis=1))
+            of_ends = jnp.mean(d_pull[free:].reshape(2, n_parts), axis=0)
+            rhs = jnp.concatenate([rhs, jnp.where(has_free, of_sums, of_ends)])
+        step = jnp.linalg.solve(matrix, rhs)
+        d_coef = d_bound.reshape(-1).at[place].add(jnp.where(is_used, step[:free], 0))
+        d_level = validity * scale * step[free:] if has_sums else jnp.zeros_like(level)
+        return validity * d_coef.reshape(coef.shape), d_level
+
+    return conditions, solve
 
 
 def simplex_solution(
@@ -395,19 +363,12 @@ def simplex_solution(
     parameters = jax.tree.map(jnp.asarray, data.x), kernel, y, jnp.asarray(weight), C
     kernel.refuse_open(data.x)
     limit = min(n * (k - 1), free or FREE)
-    return _simplex_attached(limit, lax.stop_gradient(coef), parameters)
+    return _attached(_of_simplex, (limit,), lax.stop_gradient(coef), parameters)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _simplex_attached(free: int, coef: Array, parameters: tuple) -> Array:
-    return coef
-
-
-@functools.partial(_simplex_attached.defjvp, symbolic_zeros=True)
-def _simplex_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
-    """The values, and their tangents by the linear system in `simplex_solution`'s docstring."""
-    coef = _simplex_attached(free, *primals)
-    x, kernel, y, weight, C = primals[1]
+def _of_simplex(choices: tuple, coef: Array, parameters: tuple) -> tuple[Callable, Callable]:
+    """The rule by the linear system in `simplex_solution`'s docstring."""
+    (free,), (x, kernel, y, weight, C) = choices, parameters
     n, k = coef.shape
     one_hot = jax.nn.one_hot(y.astype(jnp.int32), k, dtype=coef.dtype)
     fixed, bound = lax.stop_gradient((coef, (C * weight)[:, None]))
@@ -421,19 +382,21 @@ def _simplex_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
     # with its derivatives, for those of higher order
     t = jnp.where(is_free, coef - (C * weight)[:, None] * one_hot, 0)
 
-    def conditions_at(parameters):
+    def conditions(parameters):
         x, kernel, _, weight, C = parameters
         moved = t - at_reference * jnp.sum(t, axis=1, keepdims=True)
         fixed = (C * weight)[:, None] * (one_hot - at_reference) + moved
-        score = blocked(jax.checkpoint(lambda rows: dot(kernel(rows, x), fixed)), x[row], BLOCK)
-        return fixed, jnp.sum(u * (one_hot[row] - score), axis=1)
+        return fixed, jnp.sum(u * (one_hot[row] - _scores_at(row, x, kernel, fixed)), axis=1)
 
-    d_fixed, d_grad = _jvp(conditions_at, primals[1], tangents[1])
-    gram = kernel.gram(x, row) * dot(u, u.T)
-    matrix, _, validity = _system(gram, is_used, num_free, coef.dtype)
-    step = jnp.linalg.solve(matrix, jnp.where(is_used, d_grad, 0))
-    moves = jnp.where(is_used, step, 0)[:, None] * u
-    return coef, validity * d_fixed.at[row].add(moves)
+    def solve(tangent):
+        d_fixed, d_grad = tangent
+        gram = kernel.gram(x, row) * dot(u, u.T)
+        matrix, _, validity = _system(gram, is_used, num_free, coef.dtype)
+        step = jnp.linalg.solve(matrix, jnp.where(is_used, d_grad, 0))
+        moves = jnp.where(is_used, step, 0)[:, None] * u
+        return validity * d_fixed.at[row].add(moves)
+
+    return conditions, solve
 
 
 def _jvp(fn: Callable, primal: object, tangent: object) -> State:
@@ -519,24 +482,19 @@ def linear_solution(
         second_order = lambda parts: _second_order(parts[1], parts[0], parts[0].y)[::2]
         check_open(second_order, (data, parameters[-1]))
     v = w if bias == "none" else jnp.concatenate([w, b[None]])
-    v = _linear_attached(bias, has_zeros, lax.stop_gradient(v), (data, *parameters))
+    v = _attached(_of_linear, (bias, has_zeros), lax.stop_gradient(v), (data, *parameters))
     return (v, b) if bias == "none" else (v[:-1], v[-1])
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _linear_attached(bias: str, has_zeros: bool, v: Array, parameters: tuple) -> Array:
-    return v
-
-
-@functools.partial(_linear_attached.defjvp, symbolic_zeros=True)
-def _linear_derivative(bias: str, has_zeros: bool, primals: tuple, tangents: tuple) -> tuple:
-    """The values, and their tangents by the linear system in `linear_solution`'s docstring."""
-    v, constant = _linear_attached(bias, has_zeros, *primals), bias != "none"
+def _of_linear(choices: tuple, v: Array, parameters: tuple) -> tuple[Callable, Callable]:
+    """The rule by the linear system in `linear_solution`'s docstring."""
+    bias, has_zeros = choices
+    constant = bias != "none"
     is_regularised = jnp.ones_like(v).at[-1].set(0) if bias == "free" else jnp.ones_like(v)
     # A weight of 0 under an L1 norm stays: its column of the system is one of the identity.
     is_in = jnp.ones(v.shape, bool)
     if has_zeros:
-        _, lam, l1_ratio, _ = lax.stop_gradient(primals[1])
+        _, lam, l1_ratio, _ = lax.stop_gradient(parameters)
         is_in = (lax.stop_gradient(v) != 0) | (lam * l1_ratio * is_regularised == 0)
 
     def transposed(u, x):
@@ -555,16 +513,16 @@ def _linear_derivative(bias: str, has_zeros: bool, primals: tuple, tangents: tup
         smooth = ridge * v + transposed(slope, data.x)
         return smooth + lam * l1_ratio * is_regularised * jnp.sign(v) if has_zeros else smooth
 
-    x, loss = primals[1][0].x, primals[1][-1]
-    _, weigh, s, ridge = terms(primals[1])
+    x, loss = parameters[0].x, parameters[-1]
+    _, weigh, _, ridge = terms(parameters)
 
     def product(p):
         return ridge * p + transposed(weigh(affine(x, jnp.where(is_in, p, 0), constant)), x)
 
     def solve(matvec, r):
-        parameters = lax.stop_gradient(primals[1])
-        _, fixed_weigh, fixed_s, fixed_ridge = terms(parameters)
-        fixed_x = parameters[0].x
+        fixed = lax.stop_gradient(parameters)
+        _, fixed_weigh, fixed_s, fixed_ridge = terms(fixed)
+        fixed_x = fixed[0].x
         system = "centred" if couples_rows(loss) else system_for(fixed_x)
         rtol, most = 10 * float(jnp.finfo(r.dtype).eps), 2 * r.shape[0] + 10
         if has_zeros and system == "cholesky":
@@ -576,8 +534,7 @@ def _linear_derivative(bias: str, has_zeros: bool, primals: tuple, tangents: tup
             return jax.scipy.sparse.linalg.cg(matvec, r, tol=rtol, maxiter=most, M=inverse)[0]
         return solve_normal(fixed_x, fixed_weigh, fixed_ridge, r, inverse, rtol, most, constant).v
 
-    d_grad = _jvp(grad, primals[1], tangents[1])
-    return v, lax.custom_linear_solve(product, -d_grad, solve, symmetric=True)
+    return grad, lambda d: lax.custom_linear_solve(product, -d, solve, symmetric=True)
 
 
 def _second_order(loss: Loss, data: Batch, score: Array) -> tuple[Array, Callable, Array]:
