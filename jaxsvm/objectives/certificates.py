@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -162,21 +161,23 @@ def certificate(
                 "l1_ratio is for linear models with bias='none' or 'feature', and passes=0"
             )
         proof = _elastic_certificate((model, data, lam, jnp.asarray(l1_ratio)), (loss,), (bias,))
-    elif dual is not None:
-        proof = _dual_certificate((model, data, lam, dual), (loss,), (bias,))
-        if not is_traced(proof) and np.isposinf(proof.gap) and np.isfinite(proof.primal):
+    else:
+        by_rows = lambda: _certificate((model, data, lam, dual), (loss,), (bias, passes))
+        if passes or isinstance(inner, Linear):
+            proof = by_rows()
+        else:
+            model = _on_support(model, data) if isinstance(model, Expansion) else model
+            proof = own_certificate((model, data, lam), (loss,), (bias,))
+            if is_traced(proof):
+                proof = jax.lax.cond(proof.exact, lambda own: own, lambda _: by_rows(), proof)
+            elif not proof.exact:
+                proof = by_rows()
+        refused = dual is not None and not is_traced(proof) and np.isposinf(proof.gap)
+        if refused and np.isfinite(proof.primal):
             raise ValueError(
                 "dual is not feasible: pass the coefficients of a solver for the same loss, lam "
                 "and weights of the rows"
             )
-    else:
-        own = "no"
-        if isinstance(inner, Expansion):
-            feasible = _feasible((model, data, lam), (loss,), (bias,))
-            own = "perhaps" if is_traced(feasible) else "yes" if feasible else "no"
-        if own == "yes" and not passes and isinstance(model, Expansion):
-            model, own = _on_support(model, data)
-        proof = _certificate((model, data, lam), (loss,), (bias, passes, own))
     return proof._replace(exact=proof.exact if is_traced(proof) else bool(proof.exact))
 
 
@@ -246,110 +247,94 @@ class Problem(NamedTuple):
 
 @in_float64
 def _certificate(
-    model: Any, data: Batch, lam: Array, loss: Loss, bias: str, passes: int, own: str
+    model: Any, data: Batch, lam: Array, dual: Any, loss: Loss, bias: str, passes: int
 ) -> Certificate:
-    """`own` says whether the model's own dual coefficients are feasible; "support": and whether its
-    points are different rows.
-    """
-    model, data = to_features(model, data)
-    model = dataclasses.replace(model, bias=bias)  # `bias` decides whether |w|^2 contains b
-    if own == "support":
-        return certificate_on_support(model, data, lam, loss, bias)
-    problem, score = Problem(model, data, lam, loss, bias), model(data.x)
-    from_scores = lambda: dual_from_scores(problem, score)
-    if own == "no":
-        coef, exact = from_scores(), jnp.zeros((), bool)
+    """The certificate by given dual coefficients, or by those of the scores and of passes."""
+    if dual is None or isinstance(data, Lifted):
+        model, data = to_features(model, data)
+    # `bias` decides whether |w|^2 contains b
+    problem = Problem(dataclasses.replace(innermost(model), bias=bias), data, lam, loss, bias)
+    if dual is not None:
+        return _by_rows(problem, model, problem.clipped(dual), exact=True)
+    coef = dual_from_scores(problem)
+    if passes:
+        own, feasible = model_dual(problem)
+        coef = dual_ascent(problem, jnp.where(feasible, own, coef), passes)
+    return _by_rows(problem, model, coef)
+
+
+def _by_rows(problem: Problem, model: Any, coef: Array, exact: bool = False) -> Certificate:
+    """The certificate by dual coefficients of all rows."""
+    coef, score, inner = problem.feasible(coef), model(problem.data.x), problem.model
+    if isinstance(inner, Linear):
+        moved = inner.w - _weights(coef, model, problem.data.x)
+        distance = jnp.dot(moved, moved) + problem.constant * (inner.b - jnp.sum(coef)) ** 2
     else:
-        own_dual, exact = model_dual(problem)
-        coef = own_dual
-        if own == "perhaps":
-            coef = jax.lax.cond(exact, lambda: own_dual, from_scores)
-    coef = problem.feasible(dual_ascent(problem, coef, passes) if passes else coef)
-    dual_score = dual_scores(problem, coef[:, None])[:, 0]
-    distance = _distance(problem, coef, dual_score, score)
-    return _bound(problem, coef, score, model.sqnorm(), distance, exact & (passes == 0))
+        distance = _distance(problem, coef, dual_scores(problem, coef[:, None])[:, 0], score)
+    return _bound(problem, coef, score, inner.sqnorm(), distance, exact)
 
 
 def _bound(
-    problem: Problem, coef: Array, score: Array, square: Array, distance: Array, exact: Array
+    problem: Problem, coef: Array, score: Array, square: Array, distance: Array, exact: Any
 ) -> Certificate:
     """The certificate by the dual point `coef` at squared distance `distance` from the model."""
     model, data, lam, loss, _ = problem
     share = problem.share
     slope, losses = slopes(coef, share, lam), loss.value(score, data.y)
     terms = jnp.maximum(losses + loss.conjugate(slope, data.y) - slope * score, 0)
-    gap = lam / 2 * distance + jnp.sum(jnp.where(share > 0, share * terms, 0))
+    of_absent = jnp.where(coef == 0, 0, jnp.inf)  # the bounds of a row of weight 0 are 0
+    gap = lam / 2 * distance + jnp.sum(jnp.where(share > 0, share * terms, of_absent))
     gap = gap + lam * objective_rounding(model, data, coef)
     value = lam / 2 * square + jnp.dot(share, losses)
-    return Certificate(value, value - gap, gap, exact)
+    return Certificate(value, value - gap, gap, jnp.asarray(exact))
 
 
 BLOCK = 4096  # rows whose features are in memory at once
 LEAST = 4096  # rows from which a certificate leaves out points of coefficient 0
 
 
-def _on_support(model: Expansion, data: Batch) -> tuple[Expansion, str]:
-    """The model and `own` of `_certificate`, of many rows on the support vectors alone.
+def _on_support(model: Expansion, data: Batch) -> Expansion:
+    """The model of many rows on its support vectors alone, the same model of others.
 
-    It is "yes" as before where this cannot be: of few, sparse or remote rows, or where two points
-    are one row. It is "no" where points are not the rows whose numbers they have; then they get
-    none.
+    Points that are not the rows whose numbers they have lose these numbers. Of sparse or remote
+    rows this is not asked.
     """
     arrays = model.x, data.x, model.index, model.coef
     sparse = any(isinstance(a, SparseRows) for a in arrays)
     if holds_precomputed(model.kernel) or sparse or not has_values(arrays):
-        return model, "yes"
+        return model
     points, rows, index, coef = map(np.asarray, arrays)
-    support = np.flatnonzero(coef)
+    support = np.flatnonzero((coef != 0) & (index >= 0) & (index < len(rows)))
     places, dtype = index[support], min(points.dtype, rows.dtype, key=lambda d: d.itemsize)
     if not np.array_equal(points[support].astype(dtype), rows[places].astype(dtype)):
-        return dataclasses.replace(model, index=jnp.full_like(model.index, -1)), "no"
-    if len(rows) < LEAST or len(np.unique(places)) < len(support):
-        return model, "yes"
+        return dataclasses.replace(model, index=jnp.full_like(model.index, -1))
+    if len(rows) < LEAST or len(support) < np.count_nonzero(coef):
+        return model
     padding = (0, bucket_size(len(support)) - len(support))
     pad = lambda a: np.pad(a, (padding, (0, 0))[: a.ndim])
     parts: Any = {"x": pad(points[support]), "coef": pad(coef[support]), "index": pad(places)}
-    return dataclasses.replace(model, **parts), "support"
-
-
-@functools.partial(jax.jit, static_argnames=("bias",))
-def certificate_on_support(
-    model: Any, data: Batch, lam: Array, loss: Loss, bias: str
-) -> Certificate:
-    """The certificate of a model whose points are different rows, by its own dual coefficients.
-
-    Each kernel value of a row and a point is computed once.
-    """
-    problem = Problem(model, data, lam, loss, bias)
-    coef, exact = model_dual(problem)
-    coef = problem.feasible(coef)
-    dual = jnp.where(model.coef != 0, coef[model.index], 0)
-    both = matvec(model.kernel, data.x, model.x, jnp.stack([model.coef, dual], axis=1))
-    on_points = both[model.index]
-    moved, constant = model.coef - dual, problem.constant
-    distance = jnp.maximum(jnp.dot(moved, on_points[:, 0] - on_points[:, 1]), 0)
-    distance = distance + constant * (model.b - jnp.sum(dual)) ** 2
-    square = jnp.dot(model.coef, on_points[:, 0]) + constant * model.b**2
-    return _bound(problem, coef, both[:, 0] + model.b, square, distance, exact)
+    return dataclasses.replace(model, **parts)
 
 
 @in_float64
-def _dual_certificate(
-    model: Model, data: Batch, lam: Array, dual: Array, loss: Loss, bias: str
-) -> Certificate:
-    """The certificate of a linear model by given dual coefficients."""
-    model = to_features(model, data)[0] if isinstance(data, Lifted) else model
-    inner: Any = innermost(model)
-    problem, score = Problem(inner, data, lam, loss, bias), model(data.x)
-    coef = problem.feasible(problem.clipped(dual))
-    moved = inner.w - _weights(coef, model, data.x)
-    distance = jnp.dot(moved, moved)
-    square = jnp.dot(inner.w, inner.w)
-    if bias == "feature":
-        distance, square = distance + (inner.b - jnp.sum(coef)) ** 2, square + inner.b**2
-    is_dual = jnp.all((problem.share > 0) | (coef == 0))
-    distance = jnp.where(is_dual, distance, jnp.inf)
-    return _bound(problem, coef, score, square, distance, jnp.ones((), bool))
+def own_certificate(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) -> Certificate:
+    """The certificate of an expansion by its own dual coefficients; exact: they are feasible.
+
+    Each kernel value of a row and a point is computed once.
+    """
+    model, data = to_features(model, data)
+    problem = Problem(model, data, lam, loss, bias)
+    coef, feasible = model_dual(problem)
+    coef = problem.feasible(coef)
+    in_data, full = _of_rows(model, coef)
+    # a row may be several points, which share its coefficient
+    change = jnp.where(full != 0, coef / jnp.where(full != 0, full, 1), 0)
+    dual = jnp.where(in_data, change[jnp.where(in_data, model.index, 0)] * model.coef, 0)
+    both = matvec(model.kernel, problem.data.x, model.x, jnp.stack([model.coef, dual], axis=1))
+    offset = problem.constant * (model.b - jnp.sum(coef)) ** 2
+    distance = jnp.maximum(jnp.dot(full - coef, both[:, 0] - both[:, 1]), 0) + offset
+    square = jnp.dot(full, both[:, 0]) + problem.constant * model.b**2
+    return _bound(problem, coef, both[:, 0] + model.b, square, distance, feasible)
 
 
 def _weights(coef: Array, model: object, x: Rows) -> Array:
@@ -374,13 +359,6 @@ def _elastic_certificate(
     numbers = lam * l1_ratio, lam * (1 - l1_ratio)
     gap, value = elastic_gap(v, score, grad, data.y, share, loss, *numbers)
     return Certificate(value, value - gap, gap, jnp.zeros((), bool))
-
-
-@in_float64
-def _feasible(model: Model, data: Batch, lam: Array, loss: Loss, bias: str) -> Array:
-    """Whether the model's own dual coefficients are feasible, () bool."""
-    model, data = to_features(model, data)
-    return model_dual(Problem(model, data, lam, loss, bias))[1]
 
 
 def model_dual(problem: Problem) -> tuple[Array, Array]:
@@ -429,15 +407,12 @@ def dual_scores(problem: Problem, coefs: Array) -> Array:
 
 
 def _distance(problem: Problem, coef: Array, dual_score: Array, score: Array) -> Array:
-    """The squared distance |w - w(coef)|^2."""
-    model, has_constant = problem.model, problem.bias == "feature"
-    bias_term = (model.b - jnp.sum(coef)) ** 2 if has_constant else 0
-    if isinstance(model, Linear):
-        difference = model.w - dot(coef, problem.data.x)
-        return jnp.dot(difference, difference) + bias_term
+    """The squared distance |w - w(coef)|^2 of an expansion."""
+    model, constant = problem.model, problem.constant
+    bias_term = constant * (model.b - jnp.sum(coef)) ** 2
     # no constant
     linear_score = score - model.b
-    dual_score = dual_score - (jnp.sum(coef) if has_constant else 0)
+    dual_score = dual_score - constant * jnp.sum(coef)
     in_data, full = _of_rows(model, coef)
     on_rows = jnp.maximum(jnp.dot(full - coef, linear_score - dual_score), 0)
     sqnorm = dataclasses.replace(model, bias="none").sqnorm()
@@ -445,9 +420,10 @@ def _distance(problem: Problem, coef: Array, dual_score: Array, score: Array) ->
     return jnp.where(jnp.all(in_data | (model.coef == 0)), on_rows, off_rows) + bias_term
 
 
-def dual_from_scores(problem: Problem, score: Array) -> Array:
+def dual_from_scores(problem: Problem) -> Array:
     """The best of several dual points computed from the scores of a model, (n,)."""
-    _, data, lam, loss, _ = problem
+    model, data, lam, loss, _ = problem
+    score = model(data.x)
     share, value_at = problem.share, lambda score: loss.value(score, data.y)
     mean_slopes = [(value_at(score + h) - value_at(score - h)) / (2 * h) for h in _WIDTHS]
     slopes = jnp.stack([loss.slope(score, data.y), *mean_slopes], axis=1)  # (n, c)

@@ -22,7 +22,7 @@ from ..kernels import matvec, precomputed
 from ..models import Expansion
 from ..models.multiclass import StackedModels, votes
 from ..numerics import accum_dtype
-from ..objectives.certificates import certificate_on_support
+from ..objectives.certificates import own_certificate
 from ..types import Array, Batch, Certificate, Solver, take
 from .multiclass import one_vs_one
 from .problems import Problems
@@ -183,6 +183,6 @@ def certificate_of(solver: Solver, data: Batch, model: Any) -> Certificate | Non
         for y, weight, coef, b in zip(*problems, strict=True):
             expansion = Expansion(machine.kernel, data.x, coef, b, index, machine.bias)
             C, rows = machine.C * np.sum(weight), data._replace(y=y, weight=weight)
-            proof = certificate_on_support(expansion, rows, 1 / C, machine.loss, machine.bias)
+            proof = own_certificate((expansion, rows, 1 / C), (machine.loss,), (machine.bias,))
             sums += np.array([C * proof.primal, C * proof.gap])
     return Certificate(sums[0], sums[0] - sums[1], sums[1], True)
