@@ -56,7 +56,6 @@ from .numerics import (
     count,
     dot,
     preconditioner,
-    solve_normal,
     symmetric,
     system_for,
     weighted_gram,
@@ -513,26 +512,23 @@ def _of_linear(choices: tuple, v: Array, parameters: tuple) -> tuple[Callable, C
         smooth = ridge * v + transposed(slope, data.x)
         return smooth + lam * l1_ratio * is_regularised * jnp.sign(v) if has_zeros else smooth
 
-    x, loss = parameters[0].x, parameters[-1]
+    x = parameters[0].x
     _, weigh, _, ridge = terms(parameters)
 
     def product(p):
         return ridge * p + transposed(weigh(affine(x, jnp.where(is_in, p, 0), constant)), x)
 
     def solve(matvec, r):
-        fixed = lax.stop_gradient(parameters)
-        _, fixed_weigh, fixed_s, fixed_ridge = terms(fixed)
-        fixed_x = fixed[0].x
-        system = "centred" if couples_rows(loss) else system_for(fixed_x)
-        rtol, most = 10 * float(jnp.finfo(r.dtype).eps), 2 * r.shape[0] + 10
-        if has_zeros and system == "cholesky":
-            gram = weighted_gram(fixed_x, fixed_s, constant)
-            inverse = cholesky(fixed_ridge, jnp.where(is_in[:, None] & is_in[None, :], gram, 0))
+        data, *_, loss = fixed = lax.stop_gradient(parameters)
+        _, _, s, ridge = terms(fixed)
+        system = "centred" if couples_rows(loss) else system_for(data.x)
+        if system == "cholesky":
+            gram = weighted_gram(data.x, s, constant)
+            inverse = cholesky(ridge, jnp.where(is_in[:, None] & is_in[None, :], gram, 0))
         else:
-            inverse = preconditioner(fixed_x, system, constant)(fixed_s, fixed_ridge)
-        if has_zeros:
-            return jax.scipy.sparse.linalg.cg(matvec, r, tol=rtol, maxiter=most, M=inverse)[0]
-        return solve_normal(fixed_x, fixed_weigh, fixed_ridge, r, inverse, rtol, most, constant).v
+            inverse = preconditioner(data.x, system, constant)(s, ridge)
+        rtol, most = 10 * float(jnp.finfo(r.dtype).eps), 2 * r.shape[0] + 10
+        return jax.scipy.sparse.linalg.cg(matvec, r, tol=rtol, maxiter=most, M=inverse)[0]
 
     return grad, lambda d: lax.custom_linear_solve(product, -d, solve, symmetric=True)
 

@@ -29,11 +29,10 @@ from ..numerics import (
     bucket_size,
     dot,
     fold_rows,
-    gather,
     golden_section,
     is_traced,
     rounding_of_sums,
-    scatter_set,
+    row_loops,
     sqnorms,
 )
 from ..types import (
@@ -445,28 +444,25 @@ def dual_ascent(problem: Problem, coef: Array, passes: int) -> Array:
     """Dual coefficients (n,) after sweeps of exact coordinate ascent over all rows, in order."""
     model, data, lam, loss, _ = problem
     bound, constant = problem.share / lam, problem.constant
-    linear = isinstance(model, Linear)
-    sqnorm = (sqnorms(data.x) if linear else model.kernel.diag(data.x)) + constant
+    linear, x = isinstance(model, Linear), data.x
+    sqnorm = (sqnorms(x) if linear else model.kernel.diag(x)) + constant
+    dot_row, add_row = row_loops(x)
     # The state: the weights of a linear model, else the scores at all rows.
-    if linear:
-        state = dot(coef, data.x), jnp.sum(coef)
-    else:
-        state = dual_scores(problem, coef[:, None])[:, 0], jnp.zeros_like(lam)
+    start = dot(coef, x) if linear else dual_scores(problem, coef[:, None])[:, 0]
 
     def visit(carry, i):
-        coef, (f, b) = carry
-        row_at = lambda a: gather(a, i[None])
-        row = jax.tree.map(row_at, data.x)
-        score = dot(row, f) + constant * b if linear else row_at(f)
-        new = loss.dual_step(row_at(coef), score, row_at(data.y), row_at(sqnorm), row_at(bound))
-        move = (new - row_at(coef))[0]
-        values = (
-            dot(move[None], row) if linear else move * (model.kernel(row, data.x)[0] + constant)
-        )
-        return (scatter_set(coef, i[None], new), (f + values, b + move)), None
+        coef, f, b = carry
+        score = dot_row(i, f) + constant * b if linear else f[i]
+        new = loss.dual_step(coef[i], score, data.y[i], sqnorm[i], bound[i])
+        move = new - coef[i]
+        if linear:
+            f = add_row(i, move, f, True)
+        else:
+            f = f + move * (model.kernel(x[i[None]], x)[0] + constant)
+        return (coef.at[i].set(new), f, b + move), None
 
     order = jnp.tile(jnp.arange(data.y.shape[0], dtype=jnp.int32), passes)
-    return jax.lax.scan(visit, (coef, state), order)[0][0]
+    return jax.lax.scan(visit, (coef, start, jnp.sum(coef)), order)[0][0]
 
 
 def _check_labels(loss: Loss, data: Batch) -> None:
