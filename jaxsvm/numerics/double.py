@@ -7,10 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.typing import DTypeLike
 
-from ..types import State
+from .._node import cast
 
 
 def in_double(fn: Callable) -> Callable:
@@ -33,21 +32,9 @@ def in_double(fn: Callable) -> Callable:
         @jax.custom_batching.sequential_vmap
         def double(*args):
             with jax.enable_x64(True):
-                result = fn(*_cast(args, jnp.float64))
-                return _cast(result, dtype)
+                result = fn(*cast(args, jnp.float64))
+                return cast(result, dtype)
 
         return double(*args)
 
     return call
-
-
-def _cast(tree: object, dtype: DTypeLike) -> State:
-    """The tree with its floating numbers cast to `dtype`, other leaves as they are."""
-
-    def cast_leaf(leaf):
-        leaf = jnp.asarray(leaf)
-        if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            return leaf
-        return lax.convert_element_type(leaf, dtype)
-
-    return jax.tree.map(cast_leaf, tree)
