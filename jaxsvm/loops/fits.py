@@ -15,7 +15,7 @@ from jax import lax
 
 from .._node import cast, same_number
 from ..numerics import accum_dtype, depends_on
-from ..objectives import decision_values
+from ..objectives.evaluate import decision_values
 from ..types import Array, Batch, Model, Solver, SparseRows, row_weights, said, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
 from .fitting import MANY_ROWS, MEMORY, fit, has_no_map, with_features

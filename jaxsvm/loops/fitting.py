@@ -45,7 +45,8 @@ from ..numerics import (
     two_sum,
 )
 from ..numerics.sparse_products import MIN_ROWS
-from ..objectives import Probe, decision_values
+from ..objectives.evaluate import decision_values
+from ..objectives.probes import Probe
 from ..types import (
     INTERRUPTED,
     SECONDS,

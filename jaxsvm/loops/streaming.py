@@ -30,7 +30,7 @@ from ..flags import despite_flags, with_flags_of_caller
 from ..models import classes_of
 from ..numerics import accum_dtype, depends_on
 from ..numerics.sharding import ROWS, auto_axes, example_mesh, split_rows
-from ..objectives import Probe
+from ..objectives.probes import Probe
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
