@@ -246,7 +246,7 @@ class Problem(NamedTuple):
 
 @in_float64
 def _certificate(
-    model: Any, data: Batch, lam: Array, dual: Any, loss: Loss, bias: str, passes: int
+    model: Model, data: Batch, lam: Array, dual: Array | None, loss: Loss, bias: str, passes: int
 ) -> Certificate:
     """The certificate by given dual coefficients, or by those of the scores and of passes."""
     if dual is None or isinstance(data, Lifted):
@@ -262,7 +262,7 @@ def _certificate(
     return _by_rows(problem, model, coef)
 
 
-def _by_rows(problem: Problem, model: Any, coef: Array, exact: bool = False) -> Certificate:
+def _by_rows(problem: Problem, model: Model, coef: Array, exact: bool = False) -> Certificate:
     """The certificate by dual coefficients of all rows."""
     coef, score, inner = problem.feasible(coef), model(problem.data.x), problem.model
     if isinstance(inner, Linear):
@@ -274,7 +274,7 @@ def _by_rows(problem: Problem, model: Any, coef: Array, exact: bool = False) -> 
 
 
 def _bound(
-    problem: Problem, coef: Array, score: Array, square: Array, distance: Array, exact: Any
+    problem: Problem, coef: Array, score: Array, square: Array, distance: Array, exact: bool | Array
 ) -> Certificate:
     """The certificate by the dual point `coef` at squared distance `distance` from the model."""
     model, data, lam, loss, _ = problem

@@ -87,9 +87,7 @@ class pegasos(GradientSolver):
 
     @property
     def sparse_steps(self) -> ScaledSteps:
-        offset = 0 if self.offset is None else self.offset
-        how = offset, self.project, self.advance_on_violation
-        return ScaledSteps(self.loss, self.lam, self.bias, *how)
+        return ScaledSteps(self)
 
 
 @register("ActiveState")

@@ -22,12 +22,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..._node import register
-from ...checks import as_number
 from ...engines.gradient_descent import rows_in
 from ...models import Linear
 from ...numerics import accum_dtype, any_under_vmap, count, put_row, row_at, two_sum
 from ...numerics.sparse_products import added, referenced, scores
-from ...types import Array, Batch, Info, Loss, Scalar
+from ...types import Array, Batch, Info
 
 # The size below which it is multiplied into v, and beta v + u is added to the sum, which then loses
 # 8 bits at most.
@@ -90,55 +89,50 @@ class ScaledSteps(NamedTuple):
     w = (1 - 1/t) w - slope x / (lam t);   w = w min(1, r / |w|),   t = count + 1 + offset
     """
 
-    loss: Loss  # of scores
-    lam: Scalar
-    bias: str  # "none", "feature" or "free"
-    offset: Scalar  # as of `pegasos`
-    project: bool  # onto the ball of radius r = 1/sqrt(lam)
-    advance_on_violation: bool  # as of `pegasos`
+    solver: Any  # `pegasos`
 
     def init(self, data: Batch) -> ScaledState:
         """The state before the first step."""
         dtype = accum_dtype(data.x)
         zero, table = jnp.zeros((), dtype), jnp.zeros((data.x.shape[1], 1), dtype)
         numbers = jnp.ones((), dtype), zero, zero, jnp.zeros((), jnp.int32)
-        return ScaledState(table, *numbers, None if self.bias == "none" else zero, None)
+        return ScaledState(table, *numbers, None if self.solver.bias == "none" else zero, None)
 
     def update(self, state: ScaledState, batch: Batch) -> tuple[ScaledState, Info]:
         """One step, as `Solver.update`."""
-        table, size, square, rounding, number, b, mean = state
+        solver, (table, size, square, rounding, number, b, mean) = self.solver, state
         x, dtype, before = referenced(batch.x), table.dtype, self._steps(state)
-        product, now, lam = scores(x, table)[:, 0], before + 1, jnp.asarray(self.lam, dtype)
+        product, now, lam = scores(x, table)[:, 0], before + 1, jnp.asarray(solver.lam, dtype)
         score = _scale(size, before) * product + (0 if b is None else b)
-        slope, rows = self.loss.slope(score, batch.y), rows_in(batch)
+        slope, rows = solver.loss.slope(score, batch.y), rows_in(batch)
         rate = batch.weight * slope / rows
         coef = -rate / (lam * size)
         parts = [coef]
         if mean is not None:
             parts = [coef, -mean.sums[0] * coef, jnp.zeros_like(coef)]
         table = added(table, jnp.stack(parts, axis=1), x)
-        if self.bias == "feature":
+        if solver.bias == "feature":
             b = before / now * b - jnp.sum(rate) / (lam * now)
-        elif self.bias == "free":
+        elif solver.bias == "free":
             b = b - lax.rsqrt((number + 1).astype(dtype)) * jnp.sum(rate)
-        if self.project:  # |v|^2 grows by the sum of coef (<v_before, x> + <v, x>)
+        if solver.project:  # |v|^2 grows by the sum of coef (<v_before, x> + <v, x>)
             gain = jnp.sum(coef * (product + scores(x, table)[:, 0]))
             square, rounding = two_sum(square, rounding, gain)
             norm_square = (size / now) ** 2 * (square + rounding)
-            norm_square = norm_square + b * b if self.bias == "feature" else norm_square
+            norm_square = norm_square + b * b if solver.bias == "feature" else norm_square
             factor = lax.rsqrt(jnp.maximum(norm_square * lam, 1))
-            size, b = factor * size, factor * b if self.bias == "feature" else b
+            size, b = factor * size, factor * b if solver.bias == "feature" else b
         if mean is not None:
             of_iterate = size / now, jnp.ones_like(size), jnp.zeros_like(size) if b is None else b
             terms = mean.weight * jnp.stack(of_iterate)
             sums = two_sum(mean.sums, mean.rounding, terms)
             mean = ScaledMean(*sums, mean.weight, mean.count + 1)
         steps = jnp.ones((), jnp.int32)
-        if self.advance_on_violation:  # where t stays, the size shrinks in its place
+        if solver.advance_on_violation:  # where t stays, the size shrinks in its place
             steps = jnp.any(rate != 0).astype(jnp.int32)
             size = jnp.where((steps > 0) | (number == 0), size, before / now * size)
         info = Info(
-            loss=jnp.sum(batch.weight * self.loss.value(score, batch.y)) / rows,
+            loss=jnp.sum(batch.weight * solver.loss.value(score, batch.y)) / rows,
             residual=jnp.sum(batch.weight * jnp.abs(slope)) / rows,
             progress=jnp.zeros_like(score),
             index=batch.index,
@@ -151,12 +145,13 @@ class ScaledSteps(NamedTuple):
     def model(self, state: ScaledState) -> Linear:
         """The model of the iterate."""
         b = jnp.zeros((), state.table.dtype) if state.b is None else state.b
-        return Linear(_scale(state.size, self._steps(state)) * state.table[:, 0], b, self.bias)
+        w = _scale(state.size, self._steps(state)) * state.table[:, 0]
+        return Linear(w, b, self.solver.bias)
 
     def _steps(self, state: ScaledState) -> Array:
         """The steps of the schedule so far."""
-        offset = jnp.asarray(as_number("offset", self.offset), state.table.dtype)
-        return state.count.astype(state.table.dtype) + offset
+        offset = 0 if self.solver.offset is None else self.solver.offset
+        return state.count.astype(state.table.dtype) + jnp.asarray(offset, state.table.dtype)
 
 
 def _scale(size: Array, steps: Array) -> Array:
