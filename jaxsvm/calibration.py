@@ -219,13 +219,11 @@ def couple(pairs: Array, k: int, xp: ModuleType = jnp) -> Array:
 class Columns:
     """The values that curves are fitted to, (n, d) -> (n, m); `coupling` as of `Calibrated`."""
 
-    model: Any  # None: the rows are these values
+    model: Any
     coupling: str = static()
 
     def __call__(self, x: Any) -> Array:
         """Values of the rows, those of pairs > 0 for the first class."""
-        if self.model is None:
-            return x
         inner = self.model
         while isinstance(inner, Mapped) and self.coupling == "pairs":
             x, inner = inner.phi(x), inner.inner

@@ -40,11 +40,8 @@ def add_rows(w: Array, coef: Array, x: Array | SparseRows) -> Array:
 
     Sparse rows change only the columns that they name.
     """
-    if isinstance(x, SparseRows) and x.rows is not None:
-        return sparse_products.added(w, coef, x)
     if isinstance(x, SparseRows):
-        x = x.materialize()
-        return w.at[x.index].add(coef[:, None] * x.value, mode="promise_in_bounds")
+        return sparse_products.added(w, coef, sparse_products.referenced(x))
     if x.shape[0] == 1:  # elementwise, which XLA fuses; its products of one row are slow
         return w + coef[0] * x[0]
     return w + dot(coef, x)
