@@ -163,7 +163,7 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
         def add(i, w):
             c = row_at(coef, i.astype(jnp.uint32))
             # With more numbers at once, XLA does not treat the loop as small.
-            live = jnp.any(c != 0) if skip else True
+            live = (jnp.any(c != 0) if c.ndim else c != 0) if skip else True
             return walk_row(x, i, live, _adding(c), w, LANE_WIDTH // 2)
 
         return lax.fori_loop(0, x.rows.shape[0], add, w)
