@@ -1,6 +1,6 @@
 """`python -m benchmarks.calibration [probabilities] [coverage]`: probabilities and conformal sets of held-out rows.
 
-probabilities: `SVCCV` and `LinearSVCCV` search a grid on a half of the rows. Then `selection_.calibrated(method)`, from the
+probabilities: `GridCV` searches a grid on a half of the rows. Then `selection_.calibrated(method)`, from the
     values out of fold that the search has computed, beside scikit-learn's `CalibratedClassifierCV(SVC(C, gamma), ensemble=False)`
     with the same folds, C and gamma. Log-loss, Brier score and calibration error (ten bins of equal width) are those of the other
     half. Seconds are of the calibration alone, medians of three after a first call.
@@ -66,7 +66,7 @@ def probabilities() -> None:
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.model_selection import StratifiedKFold
 
-    from jaxsvm.estimators import SVCCV, LinearSVCCV
+    from jaxsvm.estimators import SVC, GridCV, LinearSVC
 
     table, folds = [], StratifiedKFold(5)
     for name in TABLES:
@@ -74,13 +74,13 @@ def probabilities() -> None:
         half = len(y) // 2
         train, test = (x[:half], y[:half]), (x[half:], y[half:])
         for kind in ("SVC", "LinearSVC"):
-            search = SVCCV(cv=folds) if kind == "SVC" else LinearSVCCV(cv=folds)
+            machine, grid = (SVC(), {"C": 8, "gamma": 8}) if kind == "SVC" else (LinearSVC(), {"C": 8})
+            search = GridCV(machine, grid, cv=folds)
             began = time.perf_counter()
             search.fit(*train)
-            grid = time.perf_counter() - began
-            machine = sklearn.svm.LinearSVC(C=search.C_, max_iter=10_000)
-            if kind == "SVC":
-                machine = sklearn.svm.SVC(C=search.C_, gamma=search.gamma_)
+            took = time.perf_counter() - began
+            machine = sklearn.svm.SVC() if kind == "SVC" else sklearn.svm.LinearSVC(max_iter=10_000)
+            machine.set_params(**search.best_params_)
             for method in ("sigmoid", "isotonic"):
                 made, found = {}, {}
                 theirs = CalibratedClassifierCV(machine, method=method, ensemble=False, cv=folds)
@@ -95,7 +95,7 @@ def probabilities() -> None:
                     p = made[who].predict_proba(test[0])
                     found |= {f"{what}_{who}": f"{value:.4g}" for what, value in scores(p, test[1], search.classes_).items()}
                     found |= {f"first_s_{who}": f"{seconds[0]:.3g}", f"s_{who}": f"{statistics.median(seconds[1:]):.3g}"}
-                row = {"table": name, "rows": half, "machine": kind, "method": method, "grid_s": f"{grid:.3g}"}
+                row = {"table": name, "rows": half, "machine": kind, "method": method, "grid_s": f"{took:.3g}"}
                 table.append(row | dict(sorted(found.items())))
                 print(table[-1], flush=True)
     common.write("calibration_probabilities", table)

@@ -14,7 +14,7 @@ A map of the package. Each name has its own help, such as `help(jaxsvm.fit)`.
     judgement    certificate, kkt_residual; metrics: error_on, risk_on, auc_on; objectives
     conversions  lam_from_C, C_from_lam, nu_from
     pictures     plots, with the extra "plot"
-    estimators   SVC, LinearSVC, SVR, SVCCV and others, with the extra "sklearn"
+    estimators   SVC, LinearSVC, SVR, GridCV and others, with the extra "sklearn"
     your own     node, Solver, gradient, online, coordinate, Move, spaces; testing
 
 Five lines:

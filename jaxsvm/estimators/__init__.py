@@ -9,10 +9,10 @@ of a solver and data of similar size. Rows are float32, or float64 inside `jax.e
 """
 
 from .budgeted_svc import BudgetedSVC as BudgetedSVC
+from .cross_validation import GridCV as GridCV
 from .features import FourierFeatures as FourierFeatures
 from .features import NystromFeatures as NystromFeatures
 from .linear_svc import LinearSVC as LinearSVC
-from .linear_svc_cv import LinearSVCCV as LinearSVCCV
 from .linear_svr import LinearSVR as LinearSVR
 from .nu_svc import NuSVC as NuSVC
 from .nu_svr import NuSVR as NuSVR
@@ -22,11 +22,9 @@ from .ranker import Ranker as Ranker
 from .sgd_one_class_svm import SGDOneClassSVM as SGDOneClassSVM
 from .survival_svm import SurvivalSVM as SurvivalSVM
 from .svc import SVC as SVC
-from .svc_cv import SVCCV as SVCCV
 from .svm import SVMClassifier as SVMClassifier
 from .svm import SVMRegressor as SVMRegressor
 from .svr import SVR as SVR
-from .svr_cv import SVRCV as SVRCV
 
 __all__ = [name for name in dir() if name[0].isupper()]  # what is imported by its own name
 

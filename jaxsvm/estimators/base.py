@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
@@ -26,7 +27,7 @@ from ..models import Classifier, Expansion, Linear, support_index
 from ..types import Batch, Fit, Model, RunState, Sampler, Solver
 from ..wrappers import OneVsOne, OneVsRest
 from ..wrappers.problems import MaskedState
-from .compact import add_to_intercept, apply, compact, inner_of, on_rows
+from .compact import add_to_intercept, apply, compact, inner_of, on_rows, with_inner
 from .pairs import fit_problems, problems_of
 from .parameters import RunParameters, is_matrix, may_widen, takes_matrix
 from .preprocess import (
@@ -124,14 +125,11 @@ class BaseSVM(RunParameters, BaseEstimator):
     kernel: Any = None
     solver: Any = None
     _centre: float = 0.0  # subtracted from real targets in float64; part of a free intercept
+    _unit: ClassVar[Any] = 1  # by which rows are divided
     _solver: Any
     _seed: int
     _calls: int
     _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
-
-    def _number(self, name: str, numbers: dict[str, Any]) -> Any:
-        """The one of `numbers` with this name, or else the parameter."""
-        return numbers[name] if name in numbers else getattr(self, name)
 
     @property
     def _columns(self) -> str:
@@ -202,13 +200,10 @@ class BaseSVM(RunParameters, BaseEstimator):
         """The rows as solvers take them, and whether equal ones may be merged."""
         return x, True
 
-    def _merged(self, x: Any, targets: Targets, weight: np.ndarray, key: Any = None) -> MergedRows:
-        """The rows as they are trained on.
-
-        Rows that differ in `key` (n,) are not merged. None: the key of the targets.
-        """
+    def _merged(self, x: Any, targets: Targets, weight: np.ndarray) -> MergedRows:
+        """The rows as they are trained on: merged where they are equal."""
         x, merge = self._prepared(x, weight)
-        x, key = to_train_dtype(x, weight), targets.key if key is None else key
+        x, key = to_train_dtype(x, weight), targets.key
         rows, copies, group = (merge_duplicates if merge else drop_absent)(x, key, weight)
         least = self._least_rows if x.shape[1] <= WIDE else LEAST
         padding = padded_rows(len(rows), least) - len(rows)
@@ -220,7 +215,7 @@ class BaseSVM(RunParameters, BaseEstimator):
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """What rows with checked targets and weights are trained on."""
-        return Targets(y - self._centre)
+        return Targets(y.astype(np.float64) - self._centre)
 
     def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
         """Set the fitted attributes from checked rows; the result is that of `_targets` and `_run`.
@@ -236,19 +231,17 @@ class BaseSVM(RunParameters, BaseEstimator):
         targets: Targets,
         weight: np.ndarray,
         *,
-        numbers: dict[str, Any] | None = None,
         state: object = None,
         one_pass: bool = False,
         warm: bool = False,
     ) -> np.ndarray:
         """Train on checked rows; the result is the number (n,) of the merged row of each, or -1.
 
-        `numbers` replace parameters of the same name. A `warm` run begins at the solution of the
-        last one.
+        A `warm` run begins at the solution of the last one.
         """
         rows = self._merged(x, targets, weight)
         index, n, d = rows.index, len(rows.index), rows.x.shape[1]
-        spec = self._spec(rows, None if state is None else self._solver, **numbers or {})
+        spec = self._spec(rows, None if state is None else self._solver)
         solver = targets.solver_of(spec.solver)
         data = self._data(rows, targets, solver)
         key, now = self._next_key(state is None), None
@@ -271,9 +264,7 @@ class BaseSVM(RunParameters, BaseEstimator):
             plan |= {"state": state, "sampler": sampler, "progress": progress}
             run = run_solver(solver, data, key, **plan)
         warn_unless_accepted(run, spec, plan["tol"])
-        model = compact(run.model, index, d)
-        model = add_to_intercept(model, self._centre) if self._centre else model
-        self.model_ = model if targets.names is None else Classifier(model, targets.names)
+        self.model_ = self._model_of_user(run.model, rows, targets.names)
         self._solver = spec.solver
         self._last = now and now._replace(state=run.state.solver)
         if spec.name is not None:
@@ -285,6 +276,18 @@ class BaseSVM(RunParameters, BaseEstimator):
         passes = steps if sampler.full_batch else -(-steps * sampler.rows(n) // n_rows)
         self.n_iter_ = max(1, passes if spec.iterations is None else spec.iterations(run))
         return rows.group
+
+    def _model_of_user(self, model: object, rows: MergedRows, names: tuple | None) -> Any:
+        """The model of padded rows as one of the rows and targets of the user."""
+
+        def rescaled(model: Any) -> Any:
+            w = np.asarray(model.w)
+            return dataclasses.replace(model, w=(w / self._unit).astype(w.dtype))
+
+        model = compact(model, rows.index, rows.x.shape[1])
+        model = with_inner(model, rescaled) if self._unit != 1 else model
+        model = add_to_intercept(model, self._centre) if self._centre else model
+        return model if names is None else Classifier(model, names)
 
     def _data(self, rows: MergedRows, targets: Targets, solver: Solver) -> Batch:
         """The data set of rows, with columns of zeros where programs share sizes."""

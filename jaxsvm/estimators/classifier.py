@@ -49,9 +49,6 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             y: (n,) class names.
             sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
         """
-        return self._fit(X, y, sample_weight)
-
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow, **more: object) -> Self:
         with self._restore_on_error():
             if self.probability not in (True, False, "deprecated"):
                 raise ValueError(
@@ -60,23 +57,27 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
                     "CalibratedClassifierCV(method=...)"
                 )
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
-            check_classification_targets(y)
-            self.classes_ = np.unique(y[weight > 0])
-            if self.classes_.dtype.kind in "mM":
-                raise ValueError(
-                    f"y must hold numbers, strings or booleans as class names, got {y.dtype}: "
-                    "pass y.astype(str)"
-                )
-            if len(self.classes_) < 2:
-                only = self.classes_.tolist()[0]
-                raise ValueError(
-                    f"y holds one class, {only!r}: a classifier needs rows of two classes or more"
-                )
+            self._fit_targets(y, weight)
             self.__dict__.pop("calibrated_", None)  # of a model before this one
-            targets, _ = self._train(x, y, weight, **more)
+            targets, _ = self._train(x, y, weight)
             if self._probable():
                 self._calibrate(x, y, weight, targets)
         return self
+
+    def _fit_targets(self, y: np.ndarray, weight: np.ndarray) -> None:
+        """Keep the names of the classes."""
+        check_classification_targets(y)
+        self.classes_ = np.unique(y[weight > 0])
+        if self.classes_.dtype.kind in "mM":
+            raise ValueError(
+                f"y must hold numbers, strings or booleans as class names, got {y.dtype}: "
+                "pass y.astype(str)"
+            )
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds one class, {self.classes_.tolist()[0]!r}: a classifier needs rows of two "
+                "classes or more, of a sample_weight above 0"
+            )
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """What rows with these class names and weights are trained on."""

@@ -1,326 +1,282 @@
-"""Estimators that choose their numbers by cross-validation over a grid."""
+"""`GridCV`: the numbers of a machine by cross-validation over a grid."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Self
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassifierMixin
+from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
+from sklearn.model_selection._search import BaseSearchCV
 
 from .. import kernels
-from ..checks import integer, is_sparse
-from ..data import dataset
+from ..checks import integer
 from ..loops import C_grid, Selection, select
 from ..loops.scoring import ProbabilityScore
 from ..loops.select_checks import axis_of
-from ..models import Classifier
-from .base import BaseSVM, MergedRows, Targets, Trained
-from .compact import add_to_intercept, compact, with_inner
-from .kernel_svm import KernelSVM
-from .linear import LinearSVM
-from .parameters import WITH_GAMMA, PerRow, parameters
-from .preprocess import batch, make_seed, pad_columns
+from ..models import class_places
+from .base import MEASURED_PASSES, MergedRows, Targets
+from .linear_svc import LinearSVC
+from .linear_svr import LinearSVR
+from .parameters import WITH_GAMMA, estimator
+from .preprocess import batch, make_seed
+from .svc import SVC
+from .svr import SVR
 
-# what a machine has once it is trained
-FITTED = """model_ fit_ n_iter_ fit_status_ coef_ intercept_ support_ support_vectors_ n_support_
-    dual_coef_"""
+# the numbers that machines read from a grid; fits share the kernel matrix along C
+AXES = {SVC: "C gamma", SVR: "C gamma epsilon", LinearSVC: "C l1_ratio", LinearSVR: "C epsilon"}
 
 
-@parameters
-class GridCV(BaseSVM):
-    """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them.
+@estimator("estimator grid cv scoring refit rule memory n_jobs verbose random_state")
+class GridCV(BaseSearchCV):
+    """Chooses the numbers of a machine by `jaxsvm.select`, and trains it with them.
+
+        scores_[i, j, f] = score of estimator(C=C[i], gamma=gamma[j]), trained without fold f, on it
+
+    The largest mean over the folds is chosen; of equal ones the least C, then the least gamma, then
+    the largest epsilon. Fits share the kernel matrix, start from each other, and are certified.
+    Predictions and tags are those of scikit-learn's `GridSearchCV`.
 
     Args:
-        Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
-            them.
-        gammas: of a kernel by name, list of numbers > 0, or how many: the usual values for the
-            training rows, as `kernels.gamma_grid` has them. None: gamma is "scale",
-            1/(d variance of X).
+        estimator: `SVC` with C and gamma, `SVR` with C, gamma and epsilon, `LinearSVC` with C and
+            l1_ratio, or `LinearSVR` with C and epsilon. gamma is one of a kernel by name.
+        grid: dict from names of these parameters to lists of numbers. Or how many: for C so many
+            from 0.1 to 1,000, as `jaxsvm.C_grid` has them, for gamma the usual values for the
+            training rows, as `kernels.gamma_grid` has them.
+        cv: number of folds, in the order of the rows, of classes stratified; a splitter of
+            scikit-learn whose test sets are disjoint and left out of training once, such as `KFold`
+            or `GroupKFold`; an iterable of such (train, test); None: 5.
         scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
-            stands for rows out of fold; greater is better. It may read predictions, decision
-            values, and probabilities, by sigmoids that were fitted to the other folds. None: the
-            accuracy.
-        refit: whether a machine is trained on all rows with the numbers chosen.
-        class_weight: dict from class names to factors on C, "balanced" by all rows, or None.
-        max_iter: rounds of the solver at most in each fit, >= 1, not steps on pairs as in LIBSVM;
-            -1: 2,000.
-        random_state: int, `RandomState` or None; the seed of the key, of which exact machines draw
-            nothing.
-        memory: bytes of the kernel matrix, > 0, as of `jaxsvm.select`; None: 2 GiB.
+            stands for rows out of fold; greater is better. It may read predictions, and of classes
+            decision values, and probabilities by sigmoids that were fitted to the other folds.
+            None: the accuracy, or R^2.
+        refit: whether the machine is trained on all rows with the numbers chosen.
+        rule: "best", or "one_se", the strongest regularisation within one standard error of it.
+        memory: bytes of the kernel matrix, or of linear machines of the temporaries of a program,
+            > 0, as of `jaxsvm.select`; None: 2 GiB, or no limit.
         n_jobs: fits at the same time, in threads; None or -1: the number of processors.
         verbose: above 0: a bar on the standard error stream.
-        probability: whether there are `predict_proba` and `predict_log_proba`, by sigmoids of the
-            decision values out of fold of `selection_`: there are no more fits.
+        random_state: int, `RandomState` or None; the seed of the key of the fits, of which exact
+            machines draw nothing.
+
+    Attributes:
+        best_estimator_: the machine with the numbers chosen, trained on all rows, with `refit`.
+        best_params_: the numbers chosen, by name.
+        best_score_: mean over the folds of the cell chosen.
+        scores_: (cells by axis, folds) score of each cell on the rows of each fold, greater is
+            better. Axes are in the order of C, gamma, epsilon and l1_ratio.
+        selection_: the `jaxsvm.Selection`, for the rows as they were given. `table.axes` holds the
+            numbers of the axes, `calibrated()` gives probabilities without more fits. Its scores
+            are 1 - accuracy or 1 - R^2, or minus the score of `scoring`.
+        certificate_: of `selection_.model`, a run on all rows with the numbers chosen; for more
+            than two classes the sum over the problems, None beyond 20 classes and of linear
+            machines.
+        scorer_: the function that scores.
+
+    Raises:
+        ValueError: from `fit`, for a parameter out of its range, an axis that the machine does not
+            read, test sets that overlap, and a fold that holds all rows of a class.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxsvm.estimators import SVC
+        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> search = GridCV(SVC(), {"C": [0.1, 10.0], "gamma": [0.01, 1.0]}, cv=3)
+        >>> search.fit(X, (X**2).sum(1) > 1.2).best_params_, search.scores_.shape
+        ({'C': 10.0, 'gamma': 1.0}, (2, 2, 3))
+
+    Reference: C.-W. Hsu, C.-C. Chang, C.-J. Lin, A practical guide to support vector
+        classification, 2003.
     """
 
-    Cs: object = field(default=8, kw_only=False)
-    gammas: Any = None
-    epsilons: Any = None
-    C: float = 1.0  # not one of `__init__`
+    estimator: Any = field(kw_only=False)
+    grid: dict[str, Any] = field(kw_only=False)
     cv: object = None
-    scoring: object = None
+    scoring: str | Callable | None = None
     refit: bool = True
     rule: str = "best"
     memory: float | None = None
     n_jobs: int | None = None
     verbose: int = 0
+    random_state: int | np.random.RandomState | None = None
+    multimetric_ = False
+    feature_names_in_ = property(lambda self: self.best_estimator_.feature_names_in_)
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *, groups: PerRow = None
-    ) -> Self:
-        """Choose the numbers, and train a model on all rows with them.
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
+        """Choose the numbers, and train the machine on all rows with them.
 
         Args:
             X: (n, d) rows, an array or any sparse matrix; of a precomputed kernel (n, n).
             y: (n,) class names, or targets.
-            sample_weight: (n,) weights, >= 0, of training and of the scores; k equals k copies in
-                one fold, 0 equals absence.
-            groups: (n,) groups of the rows, for a splitter `cv` that reads them.
+            **params: `sample_weight` (n,), >= 0, of training and of the scores; k equals k copies
+                in one fold, 0 equals absence. `groups` (n,) of the rows, for a splitter `cv` that
+                reads them. They are routed as by `GridSearchCV`.
         """
-        return self._fit(X, y, sample_weight, groups=groups)
-
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
-        """The score of the predictions by `scoring`; by default the accuracy, or R^2."""
-        scorer = self._scorer()
-        if scorer is None:
-            return super().score(X, y, sample_weight)
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return scorer(self, X, y, **weights)
-
-    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> Trained:
-        groups = more.pop("groups", None)
-        fold = fold_of_rows(self.cv, x, y, groups, isinstance(self, ClassifierMixin))
-        targets = self._targets(y, weight)
-        chosen = self._choose(x, targets, weight, fold)
-        if self.refit:
-            return super()._train(x, y, weight, numbers=chosen, **more)
-        for name in FITTED.split():  # of a call before this one
-            self.__dict__.pop(name, None)
-        return targets, np.full(len(y), -1)
-
-    def _axes(self, x: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The axes of the grid, and numbers that are not chosen, by the names of parameters."""
-        axes, fixed = {"C": number_axis("Cs", self.Cs, C_grid)}, {}
-        if self.gammas is not None and has_gamma(self.kernel):
-            axes["gamma"] = gamma_axis(self.gammas, x)
-        if np.ndim(self.epsilons):
-            axes["epsilon"] = np.asarray(self.epsilons)
-        elif self.epsilons is not None:
-            fixed["epsilon"] = self.epsilons
-        return {name: axis_of(name, numbers) for name, numbers in axes.items()}, fixed
-
-    def _choose(self, x: object, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> dict:
-        """Search the grid; the result are the numbers chosen, which also become attributes."""
+        routed, scorer = self._get_routed_params_for_fit(params), self._get_scorers()[0]
+        of_fit, machine = {"sample_weight": None} | routed.estimator.fit, clone(self.estimator)
+        names = axes_read(machine, self.grid)
+        x, labels, weight = machine._checked(X, y, **of_fit, reset=True)
+        machine._fit_targets(labels, weight)
+        fold = fold_of_rows(self.cv, machine, x, labels, routed.splitter.split)
+        targets = machine._targets(labels, weight)
         # equal rows of one fold are one row; those of several folds are not
-        key = np.unique(np.stack([targets.value, fold]), axis=1, return_inverse=True)[1].ravel()
-        rows = self._merged(x, targets, weight, key=key)
-        index, names, d = rows.index, targets.names, rows.x.shape[1]
-        axes, fixed = self._axes(rows.x[: rows.n_rows])
-        maker = lambda **chosen: targets.solver_of(self._spec(rows, **fixed, **chosen).solver)
-        spec = self._spec(rows, **fixed, **{name: numbers[0] for name, numbers in axes.items()})
-        if spec.name is not None:
-            self.solver_ = spec.name
-        columns = pad_columns(rows.x) if self._columns == "padded" else rows.x
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the run on all rows warns about the scale
-            target = targets.value[index]
-            if names is not None and len(names) > 2:  # padding is not of one class
-                target[rows.n_rows :] = np.arange(len(index) - rows.n_rows) % len(names)
-            data = batch(columns, target, rows.weight)
-        scorer = self._scorer()
+        rows = machine._merged(x, targets._replace(query=fold), weight)
+        axes: Any = {name: axis(name, self.grid[name], rows) for name in names}
+        solver_of = lambda **numbers: targets.solver_of(machine._spec(rows, **numbers).solver)
+        first = {name: numbers[0].item() for name, numbers in axes.items()}
+        spec = machine._spec(rows, **first)
         selection = select(
-            maker,
-            data,
+            solver_of,
+            machine._data(rows, targets, solver_of(**first)),
             jax.random.key(make_seed(self.random_state)),
-            folds=np.where(rows.copies > 0, fold[index], -1),
-            score=self._score_of_fold(targets, scorer),
+            folds=fold[rows.index],
+            score=score_of(machine, targets, None if self.scoring is None else scorer),
             rule=self.rule,
             memory=self.memory,
-            threads=None if self.n_jobs in (None, -1) else self.n_jobs,
+            threads=None if self.n_jobs == -1 else self.n_jobs,
             progress=bool(self.verbose),
             tol=spec.tol,
-            steps=spec.steps if spec.passes is None else spec.passes * len(index),
+            steps=spec.steps or (spec.passes or MEASURED_PASSES) * len(rows.index),
             **axes,
         )
-        self.scores_ = (1.0 if scorer is None else 0.0) - selection.table.folds
-        place = selection.table.one_se_place if self.rule == "one_se" else selection.table.place
+        if self.refit:
+            chosen = clone(self.estimator).set_params(**selection.chosen)
+            self.best_estimator_ = chosen.fit(X, y, **routed.estimator.fit)
+        table = selection.table
+        place = table.one_se_place if self.rule == "one_se" else table.place
+        self.scores_ = (1.0 if self.scoring is None else 0.0) - table.folds
         self.best_score_ = float(self.scores_[place].mean())
-        chosen: dict[str, Any] = fixed | selection.chosen
-        known: dict[str, Any] = chosen
-        if isinstance(self, KernelSVM):
-            known = {"gamma": self._gamma if has_gamma(self.kernel) else None} | chosen
-        for name, number in known.items():
-            setattr(self, f"{name}_", number)
-            setattr(self, f"{name}s_", axes.get(name))
+        self.best_params_, self.scorer_ = selection.chosen, scorer
         self.certificate_ = selection.certificate
-        selection = _in_rows_of_user(selection, rows, fold, names, d, self._centre)
-        is_linear, model = isinstance(self, LinearSVM), selection.model
-        model = with_inner(model, self._in_units_of_rows) if is_linear else model
-        self.selection_ = dataclasses.replace(
-            selection, model=model, targets=targets.value + self._centre, weight=weight
-        )
-        return chosen
+        self.selection_ = in_rows_of_user(selection, machine, rows, targets, weight)
+        return self
 
-    def _calibrate(self, *trained: object) -> None:
-        """Fit probabilities to the decision values of the search."""
-        self.calibrated_ = self.selection_.calibrated()
-
-    def _score_of_fold(self, targets: Targets, scorer: Callable | None) -> Any:
-        """The score of a fold as `select` calls it: less is better."""
-        names, factors = targets.names, np.ones(1)
-        if names is not None:  # class weights are none of the score
-            first = np.unique(targets.value, return_index=True)[1]
-            factors = np.broadcast_to(targets.factors, len(targets.value))[first]
-        place_of = lambda y: (y > 0).astype(int) if len(names or ()) == 2 else y.astype(int)
-        share_of = lambda y, weight: weight if names is None else weight / factors[place_of(y)]
-
-        def score(values: np.ndarray, y: np.ndarray, weight: np.ndarray, fn: Callable) -> float:
-            if not np.isfinite(values).all():
-                return np.nan
-            machine, weight = copy.copy(self), share_of(y, weight)
-            predictions, target = (np.asarray(a, np.float64) + self._centre for a in (values, y))
-            if names is not None:
-                votes = self.multiclass == "ovo" and not self.break_ties
-                number, place = predicted(values, votes), place_of(y)
-                if scorer is None:
-                    return float(np.average(number != place, weights=weight))
-                predictions, target = self.classes_[number], self.classes_[place]
-            elif scorer is None:
-                spread = weight @ (y - np.average(y, weights=weight)) ** 2
-                error = weight @ (values - y) ** 2
-                return float(error / spread) if spread > 0 else float(error > 0)  # 1 - R^2
-
-            def decision_function(X):
-                return values[X[:, 0]]
-
-            def predict_proba(X):
-                return fn()[X[:, 0]]
-
-            def predict(X):
-                return predictions[X[:, 0]]
-
-            methods = (predict, decision_function, predict_proba)[: 1 if names is None else 3]
-            machine.__dict__.update({method.__name__: method for method in methods})
-            return -score_by(scorer, machine, target, weight)
-
-        return ProbabilityScore(score, share_of)
-
-    def _scorer(self) -> Callable | None:
-        """The scorer of `scoring`; None: that of the class."""
-        if self.scoring is None:
-            return None
-        if not (isinstance(self.scoring, str) or callable(self.scoring)):
+    def _get_scorers(self) -> tuple[Callable, str]:
+        """The scorer of `scoring`, as scikit-learn's methods read it."""
+        if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
             raise ValueError(
                 "scoring must be the name of one score of scikit-learn, a function (estimator, X, "
                 f"y) -> number, or None, got {self.scoring!r}"
             )
-        return check_scoring(self, self.scoring)
+        return check_scoring(self.estimator, self.scoring), "score"
 
 
-def fold_of_rows(cv: object, x: Any, y: np.ndarray, groups: PerRow, classifier: bool) -> np.ndarray:
-    """The fold of each row, (n,); -1 for rows that are in all training sets.
+def axes_read(machine: Any, grid: dict[str, Any]) -> list[str]:
+    """The names of the axes of the grid, in the order of `AXES`.
 
-    Args:
-        cv: a number of folds, a splitter of scikit-learn, an iterable of (train, test), or None.
-        x: (n, d) rows.
-        y: (n,) targets.
-        groups: (n,) for splitters that read them, or None.
-        classifier: whether folds by number are stratified.
+    Raises:
+        ValueError: there is none, or one that the machine does not read.
+    """
+    read = " ".join(names for kind, names in AXES.items() if isinstance(machine, kind))
+    names = [name for name in read.split() if name != "gamma" or machine.kernel in WITH_GAMMA]
+    if not (isinstance(grid, dict) and set() < set(grid) <= set(names)):
+        raise ValueError(
+            "grid must be a dict from names to numbers: C and gamma of SVC, epsilon too of SVR, C "
+            "and l1_ratio of LinearSVC, C and epsilon of LinearSVR, gamma where the kernel has "
+            f"one; got {grid!r} of {machine!r}: for others take scikit-learn's GridSearchCV"
+        )
+    return [name for name in names if name in grid]
+
+
+def axis(name: str, numbers: Any, rows: MergedRows) -> np.ndarray:
+    """The numbers of an axis: those given, or the usual ones for a whole number."""
+    if np.ndim(numbers) == 0 and name == "C":
+        numbers = C_grid(integer("C of the grid", numbers, 2))
+    elif np.ndim(numbers) == 0 and name == "gamma":
+        x, one = rows.x[: rows.n_rows], np.ones(rows.n_rows)
+        numbers = kernels.gamma_grid(batch(x, one, one).x, integer("gamma of the grid", numbers, 2))
+    return axis_of(name, numbers)
+
+
+def fold_of_rows(cv: Any, machine: object, x: object, y: np.ndarray, more: dict) -> np.ndarray:
+    """The fold of each row, (n,), by `cv`; -1 for rows that are in all training sets.
+
+    `more` are arguments of the splitter, such as groups.
 
     Raises:
         ValueError: test sets overlap, or a training set is not all other rows.
     """
-    n = x.shape[0]
-    splitter = check_cv(cv, y, classifier=classifier)
-    fold, rows = np.full(n, -1), np.arange(n)
-    for number, (train, test) in enumerate(splitter.split(x, y, groups)):
-        test, train = rows[test], np.sort(rows[train])
-        problem = ""
-        if (fold[test] >= 0).any():
-            problem = "its test sets overlap"
-        elif not np.array_equal(train, np.setdiff1d(rows, test)):
-            problem = "a training set is not all rows outside of the test set"
-        if problem:
+    splitter = check_cv(cv, y, classifier=is_classifier(machine))
+    fold, rows = np.full(len(y), -1), np.arange(len(y))
+    for number, (train, test) in enumerate(splitter.split(x, y, **more)):
+        others = np.setdiff1d(rows, rows[test])
+        if (fold[test] >= 0).any() or not np.array_equal(np.sort(rows[train]), others):
             raise ValueError(
                 "cv must split the rows into disjoint test sets, each of them left out of training "
-                f"once, as KFold and GroupKFold do, got {cv!r}: {problem}; for other splits take "
-                "GridSearchCV of the machine without CV in its name"
+                f"once, as KFold and GroupKFold do, got {cv!r}: for other splits take GridSearchCV"
             )
         fold[test] = number
     return fold
 
 
-def has_gamma(kernel: object) -> bool:
-    """Whether the kernel is one by name that has a gamma."""
-    return isinstance(kernel, str) and kernel in WITH_GAMMA
+def score_of(machine: Any, targets: Targets, scorer: Callable | None) -> Any:
+    """The `ProbabilityScore` of a fold as `select` calls it: less is better.
 
-
-def number_axis(name: str, numbers: Any, grid: Callable) -> np.ndarray:
-    """The numbers of an axis: those given, or `grid(size)` for a whole number."""
-    if np.ndim(numbers) == 0 and not isinstance(numbers, Iterable):
-        return grid(integer(name, numbers, 2))
-    return np.asarray(numbers if isinstance(numbers, np.ndarray) else list(numbers))
-
-
-def gamma_axis(gammas: object, x: Any) -> np.ndarray:
-    """The values of gamma; a whole number stands for the usual values for these rows."""
-
-    def grid(size: int) -> np.ndarray:
-        rows = dataset(x, np.zeros(x.shape[0]), task="regression").x if is_sparse(x) else x
-        return kernels.gamma_grid(rows, size)
-
-    return number_axis("gammas", gammas, grid)
-
-
-def predicted(values: np.ndarray, votes: bool) -> np.ndarray:
-    """The class numbers (m,) of decision values (m,) or (m, k).
-
-    With `votes` the values are votes plus a part below 1/2 that breaks ties, which is left out: of
-    classes with equally many votes the first is predicted.
+    None is the accuracy, or R^2. Other scorers get the machine with the values out of fold, and
+    rows that stand for their numbers; copies are rows.
     """
-    if values.ndim == 1:
-        return (values > 0).astype(int)
-    return np.argmax(np.rint(values) if votes else values, axis=1)
+    k = len(targets.names or ())
+    place_of = lambda y: (y > 0 if k == 2 else y).astype(int)
+    # class weights are none of the score
+    factor_of = lambda y: targets.class_weight[place_of(y)] if np.ndim(targets.factors) else 1
+    share_of = lambda y, weight: weight / factor_of(y)
+    # votes of pairs hold a part below 1/2 that breaks ties; without it the first class wins them
+    are_votes = k > 2 and machine.multiclass == "ovo" and not machine.break_ties
+
+    def score(values: np.ndarray, y: np.ndarray, weight: np.ndarray, chances: Callable) -> float:
+        if not np.isfinite(values).all():
+            return np.nan
+        weight, known = share_of(y, weight), copy.copy(machine)
+        if k:
+            place = class_places(np.rint(values) if are_votes else values)
+            if scorer is None:
+                return float(np.average(place != place_of(y), weights=weight))
+            predictions, target = machine.classes_[place], machine.classes_[place_of(y)]
+        elif scorer is None:
+            spread = weight @ (y - np.average(y, weights=weight)) ** 2
+            error = weight @ (values - y) ** 2
+            return float(error / spread) if spread > 0 else float(error > 0)  # 1 - R^2
+        else:
+            predictions, target = values + machine._centre, y + machine._centre
+
+        def predict(X: np.ndarray) -> np.ndarray:
+            return predictions[X[:, 0]]
+
+        def decision_function(X: np.ndarray) -> np.ndarray:
+            return values[X[:, 0]]
+
+        def predict_proba(X: np.ndarray) -> np.ndarray:
+            return chances()[X[:, 0]]
+
+        methods = (predict, decision_function, predict_proba)[: 3 if k else 1]
+        vars(known).update({method.__name__: method for method in methods})
+        number, options = np.arange(len(y)), {"sample_weight": weight}
+        if np.allclose(weight, np.rint(weight), rtol=1e-5, atol=0):  # copies are rows
+            number, options = np.repeat(number, np.rint(weight).astype(int)), {}
+        return -float(scorer(known, number[:, None], target[number], **options))
+
+    return ProbabilityScore(score, share_of)
 
 
-def score_by(scorer: Callable, machine: BaseSVM, y: np.ndarray, weight: np.ndarray) -> float:
-    """The score of a machine at rows that stand for their numbers; copies are rows."""
-    rows, count = np.arange(len(y)), np.rint(weight)
-    options = {}
-    if np.allclose(weight, count, rtol=1e-5, atol=0):
-        rows = np.repeat(rows, count.astype(int))
-    else:
-        options["sample_weight"] = weight
-    try:
-        return float(scorer(machine, rows[:, None], y[rows], **options))
-    except (AttributeError, ValueError) as error:
-        if isinstance(machine, ClassifierMixin) or "predict_proba" not in str(error):
-            raise
-        raise ValueError(
-            f"scoring={machine.scoring!r} reads probabilities, and {type(machine).__name__} has "
-            "none: take one that reads predictions or decision values, such as 'roc_auc'"
-        ) from error
-
-
-def _in_rows_of_user(
-    selection: Selection, rows: MergedRows, fold: np.ndarray, names: Any, d: int, centre: float
+def in_rows_of_user(
+    selection: Selection, machine: Any, rows: MergedRows, targets: Targets, weight: np.ndarray
 ) -> Selection:
     """The result for the rows of the user in their order, and for their targets."""
-    axes = len(selection.table.names)
+    axes, absent = len(selection.table.names), rows.group < 0
     scores = np.take(np.asarray(selection.scores), rows.group, axis=axes)
-    absent = rows.group < 0
     scores[(slice(None),) * axes + (absent,)] = np.nan
-    model = compact(selection.model, rows.index, d)
-    if centre:
-        scores, model = scores.astype(np.float64) + centre, add_to_intercept(model, centre)
-    fold, model = np.where(absent, -1, fold), model if names is None else Classifier(model, names)
-    return dataclasses.replace(selection, scores=scores, fold=fold.astype(np.int32), model=model)
+    return dataclasses.replace(
+        selection,
+        scores=scores.astype(np.float64) + machine._centre if machine._centre else scores,
+        fold=np.where(absent, -1, selection.fold[rows.group]).astype(np.int32),
+        model=machine._model_of_user(selection.model, rows, targets.names),
+        targets=targets.value + machine._centre,
+        weight=weight,
+    )

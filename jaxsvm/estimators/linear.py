@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from ..machines import (
 from ..solvers import crammer_singer, dual_descent
 from ..types import Loss
 from .base import BaseSVM, Spec, Trained, steps_of_state
-from .compact import inner_of, with_inner
+from .compact import inner_of
 from .parameters import mean_sqnorm, parameters
 from .preprocess import validate
 
@@ -80,16 +79,16 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
     solver: str = "auto"
 
     def _spec(self, rows: Any, previous: object = None, **numbers: Any) -> Spec:
-        loss = self._loss()
+        loss = self._loss(**numbers)
         check_choice("dual", self.dual, ("auto", True, False))
         steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
         name = self._method(rows.x, int((rows.group >= 0).sum()), loss)
         if numbers and self.solver == "auto" and name == "augmented_lagrangian":
             name = SAFE  # some C of a grid are large
-        C, how = self._number("C", numbers), dict[str, Any](rounds=float(steps))
+        C, how = numbers.get("C", self.C), dict[str, Any](rounds=float(steps))
         how["bias"] = "feature" if self.fit_intercept else "none"
-        share = 0.0 if self.penalty == "l2" else 1.0
-        share = self._number("l1_ratio", numbers) if self.penalty == "elasticnet" else share
+        share: Any = 0.0 if self.penalty == "l2" else 1.0
+        share = numbers.get("l1_ratio", self.l1_ratio) if self.penalty == "elasticnet" else share
         if self._unit != 1:  # w and b of rows divided by it are times it
             penalties = share / self._unit, (1 - share) / self._unit**2
             C, share = C / sum(penalties), penalties[0] / sum(penalties)
@@ -145,8 +144,6 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
 
     def _train(self, x: object, y: np.ndarray, weight: np.ndarray, **more: object) -> Trained:
         fitted = super()._train(x, y, weight, **more)
-        self.model_ = with_inner(self.model_, self._in_units_of_rows)
-        self.fit_ = self.fit_._replace(model=self.model_)
         inner = inner_of(self.model_)
         coef = np.asarray(inner.w, np.float64)
         b = np.asarray(inner.b, np.float64)
@@ -165,12 +162,6 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         if not is_sparse(x) or x.nnz <= MANY_ENTRIES:
             return x, True
         return x, self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
-
-    def _in_units_of_rows(self, model: Any) -> Any:
-        if self._unit == 1:
-            return model
-        w = np.asarray(model.w)
-        return dataclasses.replace(model, w=(w / self._unit).astype(w.dtype))
 
     def _scores(self, X: ArrayLike) -> Any:
         check_is_fitted(self, "model_")

@@ -94,7 +94,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
     multi_class: str = "ovr"
     l1_ratio: float = 0.5
 
-    def _loss(self) -> Loss:
+    def _loss(self, **numbers: object) -> Loss:
         if isinstance(self.penalty, int | float):
             raise ValueError(
                 f"penalty must be 'l2', got {self.penalty!r}: write LinearSVC(C={self.penalty!r}), "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import losses
 from ..checks import check_choice
 from ..types import Loss
@@ -60,6 +62,6 @@ class LinearSVR(LinearSVM, BaseRegressor):
     loss: str = "epsilon_insensitive"
     intercept_scaling: float = 1.0
 
-    def _loss(self) -> Loss:
+    def _loss(self, **numbers: Any) -> Loss:
         check_choice("loss", self.loss, tuple(LOSSES))
-        return LOSSES[self.loss](self.epsilon)
+        return LOSSES[self.loss](numbers.get("epsilon", self.epsilon))

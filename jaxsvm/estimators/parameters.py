@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 import dataclasses
 import inspect
@@ -47,7 +48,7 @@ def estimator(names: str) -> Callable[[type[_T]], type[_T]]:
         fields = {field.name: field for field in dataclasses.fields(parameters(cls))}
         chosen = [(name, fields[name].type, copy.copy(fields[name])) for name in names.split()]
         cls.__init__ = vars(dataclasses.make_dataclass(cls.__name__, chosen))["__init__"]
-        return cls
+        return abc.update_abstractmethods(cls)
 
     return with_init
 

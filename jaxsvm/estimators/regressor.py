@@ -35,11 +35,15 @@ class BaseRegressor(RegressorMixin, BaseSVM):
     ) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=reset)
-            y = y.astype(np.float64)
-            if reset:  # targets are centred where a free intercept makes the problem the same
-                self._centre = centre_of(y, weight) if self._free_intercept else 0.0
+            if reset:
+                self._fit_targets(y, weight)
             self._train(x, y, weight, **more)
         return self
+
+    def _fit_targets(self, y: np.ndarray, weight: np.ndarray) -> None:
+        """Keep the centre of the targets, where a free intercept makes the problem the same."""
+        y = y.astype(np.float64)
+        self._centre = centre_of(y, weight) if self._free_intercept else 0.0
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Predicted targets, (n, d) -> (n,)."""

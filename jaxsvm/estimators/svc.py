@@ -98,7 +98,7 @@ class SVC(KernelClassifier):
     multiclass: str = "ovo"
 
     def _spec(self, rows: Any, previous: object = None, **numbers: Any) -> Spec:
-        C, kernel = cost(self._number("C", numbers)), self._kernel(rows, numbers.get("gamma"))
+        C, kernel = cost(numbers.get("C", self.C)), self._kernel(rows, numbers.get("gamma"))
         check_choice("bias", self.bias, ("free", "none", "feature"))
         loss, bias = loss_of(self.loss), cast(Any, self.bias)
         if self.bias == "feature":

@@ -50,7 +50,7 @@ class SVR(BaseRegressor, KernelSVM):
     epsilon: float = 0.1
 
     def _spec(self, rows: Any, previous: object = None, **numbers: Any) -> Spec:
-        loss = losses.eps_insensitive(self._number("epsilon", numbers))
-        C, kernel = cost(self._number("C", numbers)), self._kernel(rows, numbers.get("gamma"))
+        loss = losses.eps_insensitive(numbers.get("epsilon", self.epsilon))
+        C, kernel = cost(numbers.get("C", self.C)), self._kernel(rows, numbers.get("gamma"))
         solver = decomposition(C, kernel, loss=loss, rounds=self._rounds())
         return self._exact(solver, rows)

@@ -15,11 +15,10 @@ import jaxsvm
 from jaxsvm import models
 from jaxsvm.estimators import (
     SVC,
-    SVCCV,
-    SVRCV,
+    SVR,
     BudgetedSVC,
+    GridCV,
     LinearSVC,
-    LinearSVCCV,
     NuSVC,
     Pegasos,
     SVMClassifier,
@@ -87,28 +86,24 @@ def test_any_machine_has_those_of_calibrated_classifier(machine, k):
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize(
     "machine",
-    [SVCCV(Cs=[1.0], gammas=[0.1]), LinearSVCCV(Cs=[1.0]), SVCCV(Cs=[1.0], multiclass="ovr")],
-    ids=["SVCCV", "LinearSVCCV", "ovr"],
+    [SVC(tol=1e-5), LinearSVC(tol=1e-6), SVC(multiclass="ovr", tol=1e-5)],
+    ids=["SVC", "LinearSVC", "ovr"],
 )
 def test_a_search_has_those_of_its_folds(machine, k):
     x, y = part(k)
     folds = StratifiedKFold(4)
     weight = WEIGHT[: len(y)]
-    made = clone(machine).set_params(probability=True, cv=folds, random_state=0)
-    made.fit(x, y, sample_weight=weight)
-    if isinstance(machine, LinearSVCCV):
+    made = GridCV(machine, {"C": [1.0]}, cv=folds).fit(x, y, sample_weight=weight)
+    single = machine
+    if isinstance(machine, LinearSVC):
         single = sklearn.svm.LinearSVC(tol=1e-8, max_iter=10**5)
-    else:
-        single = SVC(C=1.0, gamma=made.gamma_, multiclass=machine.multiclass, tol=1e-5)
     theirs = CalibratedClassifierCV(single, ensemble=False, cv=folds)
     theirs.fit(x, y, sample_weight=weight)
-    np.testing.assert_allclose(made.predict_proba(x), theirs.predict_proba(x), atol=1e-2)
-    np.testing.assert_array_equal(
-        made.calibrated_.of_values(made._class_values(made._scores(x))), made.predict_proba(x)
-    )
+    chances = made.selection_.calibrated().predict_proba(x)
+    np.testing.assert_allclose(chances, theirs.predict_proba(x), atol=1e-2)
     isotonic = made.selection_.calibrated("isotonic")
     assert isotonic.classes == tuple(made.classes_)
-    assert log_loss(y, made.predict_proba(x)) < 1.2 * log_loss(y, theirs.predict_proba(x))
+    assert log_loss(y, chances) < 1.2 * log_loss(y, theirs.predict_proba(x))
 
 
 @pytest.mark.long(but=1)
@@ -116,7 +111,8 @@ def test_a_search_has_those_of_its_folds(machine, k):
 @pytest.mark.parametrize(("k", "weights"), [(2, {1: 5.0}), (3, None)])
 def test_scores_of_probabilities(scoring, k, weights):
     """Each fold's come from sigmoids of the others: transcribed by scikit-learn's parts."""
-    made = LinearSVCCV(Cs=[0.1, 1.0], cv=3, scoring=scoring, class_weight=weights)
+    machine = LinearSVC(class_weight=weights, probability=True)
+    made = GridCV(machine, {"C": [0.1, 1.0]}, cv=3, scoring=scoring)
     x, y = part(k)
     y = y if k == 3 else (y == "green") * 1
     fold = made.fit(x, y).selection_.fold
@@ -145,15 +141,15 @@ def test_scores_of_probabilities(scoring, k, weights):
             wanted = get_scorer(scoring)(Rows(), chances[own], y[own])
             assert made.scores_[cell, f] == pytest.approx(wanted, rel=1e-6)
     assert made.best_score_ == pytest.approx(made.scores_.mean(axis=-1).max())
-    scored = clone(made).set_params(probability=True).fit(x, y)
-    assert np.isfinite(scored.score(x, y))
+    assert np.isfinite(made.score(x, y))
 
 
 def test_class_weights_weigh_the_fits_and_not_the_probabilities():
     rare = np.concatenate([np.flatnonzero(Y == "blue")[:10], np.flatnonzero(Y == "green")])
     x, y = X[rare], Y[rare]
-    made = LinearSVCCV(Cs=[1.0], class_weight="balanced", probability=True).fit(x, y)
-    assert np.mean(made.predict_proba(x)[:, 0]) == pytest.approx(10 / 60, abs=0.03)
+    made = GridCV(LinearSVC(class_weight="balanced"), {"C": [1.0]}).fit(x, y)
+    chances = made.selection_.calibrated().predict_proba(x)
+    assert np.mean(chances[:, 0]) == pytest.approx(10 / 60, abs=0.03)
     made = LinearSVC(class_weight="balanced", probability=True).fit(x, y)
     assert np.mean(made.predict_proba(x)[:, 0]) == pytest.approx(10 / 60, abs=0.03)
 
@@ -179,8 +175,8 @@ def test_bad_input_gets_a_sentence():
     few = few[1:]
     with pytest.raises(ValueError, match="needs two rows of each class, to leave one out, and"):
         LinearSVC(probability=True).fit(X[few], Y[few])
-    with pytest.raises(ValueError, match="reads probabilities, and SVRCV has none"):
-        SVRCV(Cs=[1.0], gammas=[0.1], cv=3, scoring="neg_log_loss").fit(X, IRIS.target * 1.0)
+    with pytest.raises(AttributeError, match="SVR has none of .*: predict_proba"):
+        GridCV(SVR(), {"C": [1.0]}, cv=3, scoring="neg_log_loss").fit(X, IRIS.target * 1.0)
 
 
 @pytest.mark.long
@@ -190,8 +186,8 @@ def test_bad_input_gets_a_sentence():
         LinearSVC(),
         SVC(),
         NuSVC(nu=0.3),
-        SVCCV(Cs=[1.0], gammas=[0.1]),
-        LinearSVCCV(Cs=[1.0]),
+        GridCV(SVC(), {"C": [1.0], "gamma": [0.1]}),
+        GridCV(LinearSVC(), {"C": [1.0]}),
         BudgetedSVC(budget=20),
         Pegasos(alpha=1e-2),
         SVMClassifier(),
@@ -246,10 +242,6 @@ def test_sigmoids_of_two_classes_have_the_signs_of_libsvm():
 
 
 def test_a_search_with_a_scale_of_the_intercept_has_models_of_the_rows():
-    made = LinearSVCCV(Cs=[0.01, 1.0], cv=3, intercept_scaling=10.0, probability=True).fit(X, Y)
-    rows = X.astype(np.float32)
-    np.testing.assert_allclose(
-        made.calibrated_.predict_proba(rows), made.predict_proba(X), atol=1e-5
-    )
-    found = np.asarray(made.selection_.model.inner(rows))
+    made = GridCV(LinearSVC(intercept_scaling=10.0), {"C": [0.01, 1.0]}, cv=3).fit(X, Y)
+    found = np.asarray(made.selection_.model.inner(X.astype(np.float32)))
     np.testing.assert_allclose(found, made.decision_function(X), atol=1e-4)

@@ -11,10 +11,9 @@ from sklearn.preprocessing import StandardScaler
 
 from jaxsvm.estimators import (
     SVC,
-    SVCCV,
     SVR,
+    GridCV,
     LinearSVC,
-    LinearSVCCV,
     LinearSVR,
     Pegasos,
     Ranker,
@@ -91,18 +90,20 @@ def test_queries_of_a_ranker():
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "made", [SVCCV(Cs=[0.1, 1.0], gammas=[0.1]), LinearSVCCV(Cs=[0.1, 1.0])], ids=["svc", "linear"]
-)
-def test_groups_of_a_search(made):
-    machine = clone(made).set_params(cv=GroupKFold(3))
-    machine.set_fit_request(groups=True, sample_weight=True)
-    pipeline = in_pipeline(machine).fit(X, Y, groups=GROUPS, sample_weight=WEIGHT)
-    rows = pipeline[0].transform(X)
-    by_hand = clone(made).set_params(cv=GroupKFold(3)).fit(rows, Y, WEIGHT, groups=GROUPS)
-    np.testing.assert_array_equal(pipeline[-1].scores_, by_hand.scores_)
-    other = clone(made).set_params(cv=3).fit(rows, Y, WEIGHT)
-    assert not np.array_equal(other.scores_, by_hand.scores_)
+@pytest.mark.parametrize("machine", [SVC(), LinearSVC()], ids=["svc", "linear"])
+def test_groups_of_a_search(machine):
+    asks = clone(machine).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+    made = GridCV(asks, {"C": [0.1, 1.0]}, cv=GroupKFold(3))
+    pipeline = in_pipeline(made).fit(X, Y, groups=GROUPS, sample_weight=WEIGHT)
+    rows, expected = pipeline[0].transform(X), GridSearchCV(asks, made.grid, cv=GroupKFold(3))
+    expected.fit(rows, Y, groups=GROUPS, sample_weight=WEIGHT)
+    folds = [expected.cv_results_[f"split{i}_test_score"] for i in range(3)]
+    np.testing.assert_allclose(pipeline[-1].scores_, np.transpose(folds), atol=0.03)
+    np.testing.assert_allclose(
+        pipeline.decision_function(X), expected.decision_function(rows), atol=1e-5
+    )
+    other = clone(made).set_params(cv=3).fit(rows, Y, sample_weight=WEIGHT)
+    assert not np.array_equal(other.scores_, pipeline[-1].scores_)
 
 
 def test_probabilities_are_fitted_by_weights():

@@ -20,7 +20,7 @@ from sklearn.svm import LinearSVC as Liblinear
 
 import jaxsvm
 from jaxsvm import losses
-from jaxsvm.estimators import LinearSVC, LinearSVCCV
+from jaxsvm.estimators import GridCV, LinearSVC
 from jaxsvm.solvers.primal.columns import Columns
 from jaxsvm.testing import check_solver
 
@@ -486,7 +486,7 @@ def test_what_scikit_learn_builds_on_it():
     )
     assert 0 < (few != 0).sum() < (more != 0).sum()
     np.testing.assert_allclose(few, machine.fit(x, y).coef_, atol=1e-4)
-    path = LinearSVCCV(Cs=[0.01, 0.1], penalty="l1", cv=3).fit(x, y)
-    assert path.solver_ == "proximal_newton" and path.scores_.shape == (2, 3)
+    path = GridCV(LinearSVC(penalty="l1"), {"C": [0.01, 0.1]}, cv=3).fit(x, y)
+    assert path.best_estimator_.solver_ == "proximal_newton" and path.scores_.shape == (2, 3)
     with pytest.raises(ValueError, match="Unsupported set of arguments"):
         LinearSVC(penalty="l1", loss="hinge").fit(x, y)
