@@ -109,9 +109,9 @@ class Spec(NamedTuple):
 class BaseSVM(RunParameters, BaseEstimator):
     """Fitting and decision values; a subclass says by `_spec` how it is trained.
 
-    `_spec(rows, previous, **numbers)` makes the `Spec` of `MergedRows`, or of None where the solver
-    has any kernel. `previous` is the solver of the last call of `partial_fit`, None in the first.
-    The numbers replace parameters of the same name.
+    `_spec(rows, previous)` makes the `Spec` of `MergedRows`, or of None where the solver has any
+    kernel. `previous` is the solver of the last call of `partial_fit`, None in the first. Machines
+    of `GridCV` take `**numbers`, too, which replace parameters of the same name.
     """
 
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits

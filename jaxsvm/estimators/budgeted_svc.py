@@ -74,7 +74,7 @@ class BudgetedSVC(KernelParameters, PartialFitMixin, ModelAttributes):
     tol: float | str | None = "auto"
     max_passes: int | None = None
 
-    def _spec(self, rows: Any, previous: Any = None, **numbers: object) -> Spec:
+    def _spec(self, rows: Any, previous: Any = None) -> Spec:
         check_choice("method", self.method, ("bsca", "bsgd"))
         if previous is None:
             self._total = float(rows.weight.sum())

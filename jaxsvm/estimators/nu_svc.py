@@ -60,7 +60,7 @@ class NuSVC(KernelClassifier):
 
     nu: float = 0.5
 
-    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
+    def _spec(self, rows: object, previous: object = None) -> Spec:
         solver = nu_svc(self.nu, self._kernel(rows), rounds=self._rounds())
         return self._exact(solver, rows)
 

@@ -50,7 +50,7 @@ class NuSVR(BaseRegressor, KernelSVM):
     nu: float = 0.5
     C: float = 1.0
 
-    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
+    def _spec(self, rows: object, previous: object = None) -> Spec:
         kernel = self._kernel(rows)
         solver = nu_svr(self.nu, cost(self.C), kernel, rounds=self._rounds())
         return self._exact(solver, rows)

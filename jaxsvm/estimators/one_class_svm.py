@@ -90,6 +90,6 @@ class OneClassSVM(OutlierDetector, KernelSVM):
 
     nu: float = 0.5
 
-    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
+    def _spec(self, rows: object, previous: object = None) -> Spec:
         solver = one_class(self.nu, self._kernel(rows), rounds=self._rounds())
         return self._exact(solver, rows)

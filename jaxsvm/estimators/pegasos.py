@@ -106,7 +106,7 @@ class Pegasos(PassParameters, PartialFitMixin, ModelAttributes):
     fit_intercept: bool = True
     n_jobs: int | None = None
 
-    def _spec(self, rows: Any, previous: object = None, **numbers: object) -> Spec:
+    def _spec(self, rows: Any, previous: object = None) -> Spec:
         if self.penalty != "l2":
             raise ValueError(
                 f"penalty must be 'l2', got {self.penalty!r}: sklearn.linear_model.SGDClassifier "

@@ -70,7 +70,7 @@ class PairwiseSVM(ModelAttributes):
             self._run(x, Targets(_places(y, self._censored), query=query), weight)
         return self
 
-    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
+    def _spec(self, rows: object, previous: object = None) -> Spec:
         squared, rounds = self.loss == "squared_hinge", whole_number("max_iter", self.max_iter, 1)
         how: Any = {"censored": True} if self._censored else {"per_query": self.per_query}
         loss = losses.pairwise(squared=squared, **how)

@@ -131,7 +131,7 @@ class SGDOneClassSVM(PassParameters, OutlierDetector, ModelAttributes):
     _structure = ("average",)
     nu: float = field(default=0.5, kw_only=False)
 
-    def _spec(self, rows: Any, previous: object = None, **numbers: object) -> Spec:
+    def _spec(self, rows: Any, previous: object = None) -> Spec:
         if previous is None:  # the unit of rho stays that of the first rows
             self._mean_sqnorm = mean_sqnorm(rows.x, rows.copies) or 1.0
         solver = one_class_descent(self.nu, scale=self._mean_sqnorm)

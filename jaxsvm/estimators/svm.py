@@ -42,7 +42,7 @@ class SolverParameterMixin(ModelAttributes):
     tol: float | str | None = "auto"
     sampler: Any = None
 
-    def _spec(self, rows: object, previous: object = None, **numbers: object) -> Spec:
+    def _spec(self, rows: object, previous: object = None) -> Spec:
         loss: dict[str, Any] = {}
         if isinstance(self, RegressorMixin):
             loss = {"loss": losses.eps_insensitive(0.1)}
