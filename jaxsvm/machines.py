@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY
 from typing import Any, Literal
 
@@ -25,6 +26,8 @@ from .wrappers.problems import stack_models
 NAMES = ("newton", "augmented_lagrangian", "interior_point", "dual_descent", "sdca")
 MOST_COLUMNS = 512  # of rows for which a step of the interior point method is cheap
 MANY = 5000  # rows from which on augmented_lagrangian is faster than interior_point
+# mean C |x|^2 of few columns, up to which methods come to the optimum in a few steps
+MOST_LOAD = {"dual_descent": 32.0, "augmented_lagrangian": 512.0, "interior_point": math.inf}
 MOST_DENSE = 2**26  # numbers of sparse rows that are made dense
 ROUNDS = 1000  # steps of one update, at most
 MOST_EIGENVECTORS = 2048  # columns for which they are worked out once for all runs of a grid
@@ -152,9 +155,12 @@ def kernel_svm(
 
 
 def fastest_linear(
-    loss: Loss, rows: int, columns: int, is_dense: bool, bias: str = "feature"
+    loss: Loss, rows: int, columns: int, is_dense: bool, bias: str = "feature", load: float = 0.0
 ) -> str:
-    """The name of the fastest method of a linear machine for the loss and the shape of the rows."""
+    """The name of the fastest method of a linear machine for the loss and the shape of the rows.
+
+    `load` is the mean of C |x|^2, where it is known: some methods then take many steps.
+    """
     if loss.curvature is not None:
         return "newton"
     if loss.quadratic is None:
@@ -164,9 +170,12 @@ def fastest_linear(
     # loops over single rows are slow on an accelerator: see docs/devices.md
     if is_dense and columns <= COLUMNS and jax.default_backend() != "cpu":
         return "interior_point"
+    name = "dual_descent"
     if is_dense and columns <= MOST_COLUMNS:
-        return "augmented_lagrangian" if rows >= MANY else "interior_point"
-    return "dual_descent"
+        name = "augmented_lagrangian" if rows >= MANY else "interior_point"
+    if columns > MOST_COLUMNS or load <= MOST_LOAD[name]:
+        return name
+    return "augmented_lagrangian" if load <= MOST_LOAD["augmented_lagrangian"] else "interior_point"
 
 
 def system_for_grid(shape: tuple[int, int], sparse: bool) -> str | None:

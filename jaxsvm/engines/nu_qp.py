@@ -216,6 +216,13 @@ class NuOptions(AllRowsSolver):
     start: Array | None = None
 
 
+def check_nu(nu: object) -> None:
+    """Raise ValueError for a nu that is known and not in (0, 1]."""
+    known = number("nu", nu)
+    if known is not None and not 0 < known <= 1:
+        raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
+
+
 class NuSolver(NuOptions):
     """The solver of one of the problems, which is a subclass."""
 
@@ -230,9 +237,7 @@ class NuSolver(NuOptions):
     usual_tol = 1e-3
 
     def check(self) -> None:
-        known = number("nu", self.nu)
-        if known is not None and not 0 < known <= 1:
-            raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
+        check_nu(self.nu)
         check_start(self.start)
         blocks.check_options(self.working_set, self.rounds)
 

@@ -26,12 +26,7 @@ from .preprocess import make_seed, to_train_dtype, validate
 
 
 @parameters
-class Map(
-    KernelParameters,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    BaseEstimator,
-):
+class Map(KernelParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A transformer of checked rows to features."""
 
     kernel: str | Callable = field(default="rbf", kw_only=False)

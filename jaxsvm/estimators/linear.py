@@ -16,7 +16,6 @@ from ..checks import check_choice, check_positive, is_sparse
 from ..data.from_scipy import is_mostly_zeros, sparsify
 from ..loops.checks import whole_number
 from ..machines import (
-    MOST_COLUMNS,
     NAMES,
     ROUNDS,
     fastest_linear,
@@ -43,9 +42,6 @@ SHARES = {
     "sdca": 0.5,
 }
 MANY_ENTRIES = 2**15  # of sparse rows, from which on equal rows stay apart for dual_descent
-# mean C |x|^2 of few columns, up to which these methods come to the optimum in a few steps
-MOST_LOAD = {"dual_descent": 32.0, "augmented_lagrangian": 512.0}
-SAFE = "interior_point"  # whatever the scale of rows
 
 
 @parameters
@@ -84,7 +80,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
         name = self._method(rows.x, int((rows.group >= 0).sum()), loss)
         if numbers and self.solver == "auto" and name == "augmented_lagrangian":
-            name = SAFE  # some C of a grid are large
+            name = "interior_point"  # some C of a grid are large
         C, how = numbers.get("C", self.C), dict[str, Any](rounds=float(steps))
         how["bias"] = "feature" if self.fit_intercept else "none"
         share: Any = 0.0 if self.penalty == "l2" else 1.0
@@ -127,13 +123,9 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             return "dual_descent"
         if is_smooth and loss.quadratic is not None and rows < x.shape[1]:
             return "dual_descent"
-        name = fastest_linear(loss, rows, x.shape[1], not is_sparse(x))
-        if name in ("dual_descent", "augmented_lagrangian") and x.shape[1] <= MOST_COLUMNS:
-            check_positive(C=self.C)
-            load = self.C * self._unit**2 * mean_sqnorm(x, np.ones(x.shape[0]))
-            if load > MOST_LOAD[name]:
-                return "augmented_lagrangian" if load <= max(MOST_LOAD.values()) else SAFE
-        return name
+        check_positive(C=self.C)
+        load = 0.0 if is_smooth else self._unit**2 * mean_sqnorm(x, np.ones(x.shape[0]))
+        return fastest_linear(loss, rows, x.shape[1], not is_sparse(x), load=self.C * load)
 
     @property
     def _unit(self) -> float:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
@@ -15,7 +13,7 @@ from sklearn.utils.validation import validate_data
 from ..checks import is_sparse, x64_enabled
 from ..data.from_arrays import check_finite, checked_batch
 from ..models.frames import is_frame
-from ..numerics import bucket_size, series_size
+from ..numerics import bucket_size, series_size, widened
 from ..types import Batch
 
 FLOATS = [np.float64, np.float32]
@@ -189,14 +187,10 @@ def batch(
 ) -> Batch:
     """A checked data set whose sparse rows are `packed`, or padded to a width of `bucket_size`."""
     data = checked_batch(x, y, weight, query=query, task="regression", packed=packed)
+    rows: Any = data.x
     if is_sparse(x) and not packed:
-        rows: Any = data.x
-        width = rows.value.shape[1]
-        padding = ((0, 0), (0, bucket_size(width, 8) - width))
-        pad = lambda a: jnp.pad(a, padding)
-        rows = dataclasses.replace(rows, index=pad(rows.index), value=pad(rows.value))
-        data = data._replace(x=rows)
-    return data
+        rows = widened(rows, bucket_size(rows.value.shape[1], 8))
+    return data._replace(x=rows)
 
 
 def equal_trees(one: object, other: object) -> bool:

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 
 from ..models import check_values
 from .base import BaseSVM
@@ -48,7 +47,3 @@ class BaseRegressor(RegressorMixin, BaseSVM):
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Predicted targets, (n, d) -> (n,)."""
         return check_values(self._scores(X)).ravel()
-
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
-        """R^2 of the predictions; on the host, as scikit-learn's takes no arrays of JAX."""
-        return r2_score(np.asarray(y), np.asarray(self.predict(X)), sample_weight=sample_weight)

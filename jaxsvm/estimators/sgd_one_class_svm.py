@@ -11,8 +11,8 @@ import optax
 from numpy.typing import ArrayLike
 
 from .._node import node, positive
-from ..checks import number
 from ..engines.gradient_descent import GradientSolver, descent
+from ..engines.nu_qp import check_nu
 from ..schedules import inverse_time
 from ..types import Array, Loss
 from .base import ModelAttributes, Spec
@@ -75,9 +75,7 @@ class one_class_descent(GradientSolver):
     bias = "free"
 
     def check(self) -> None:
-        known = number("nu", self.nu)
-        if known is not None and known > 1:
-            raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
+        check_nu(self.nu)
 
     def chain(self, stats: object) -> optax.GradientTransformation:
         rate = lambda unit: inverse_time(unit / self.nu, 1 / self.nu)
