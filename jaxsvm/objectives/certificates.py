@@ -22,7 +22,7 @@ from ..checks import (
 from ..flags import despite_flags
 from ..kernels import holds_precomputed, matvec
 from ..losses import hinge
-from ..models import Expansion, Linear, Mapped, OneVsRest
+from ..models import Expansion, Linear, Mapped, OneVsOne, OneVsRest
 from ..numerics import (
     affine_transpose,
     balanced,
@@ -39,6 +39,7 @@ from ..types import (
     Array,
     Batch,
     Certificate,
+    Fit,
     Lifted,
     Loss,
     Model,
@@ -47,6 +48,7 @@ from ..types import (
     column,
     require,
 )
+from .conversions import lam_from_C
 from .elastic import elastic_gap
 from .evaluate import (
     check_dual_model,
@@ -63,11 +65,12 @@ from .evaluate import (
 
 @despite_flags
 def certificate(
-    model: Model,
+    model: Any,
     data: Batch,
-    lam: float,
+    lam: Any = None,
     loss: Loss = hinge,
     *,
+    C: Any = None,
     bias: str | None = None,
     passes: int = 0,
     l1_ratio: float = 0.0,
@@ -92,9 +95,11 @@ def certificate(
 
     Args:
         model: Linear, Expansion or Mapped, or a `Classifier` of one, such as `result.classifier`,
-            which takes columns and classes by their names.
+            which takes columns and classes by their names; or a result of `fit`, which stands for
+            that.
         data: the n training rows.
         lam: regularisation of the problem, > 0.
+        C: in place of lam: weight of the loss of each row, > 0; lam = 1/(C sum of weights).
         loss: of scores.
         bias: "none", "feature" or "free"; None: that of the model.
         passes: sweeps of dual ascent, >= 0, of O(n d) each for linear models, of O(n^2) kernel
@@ -105,8 +110,9 @@ def certificate(
             point then, and give a smaller bound as a rule. Features are computed 4,096 rows at a
             time. None: coefficients from the scores.
 
-    Of k targets a row the model is one of `multi_output`, lam is one number or (k,), and all
-    results are (k,).
+    Of k targets a row the model is one of `multi_output`, lam and C are one number or (k,), and
+    all results are (k,). So they are of the k problems of `one_vs_rest`, and of the k (k - 1) / 2
+    of `one_vs_one`, in the order of `model.pairs`: `gap / primal` is largest for the worst.
 
     Returns:
         The objective, its lower bound, the gap, and whether the dual point is the model's own, or
@@ -114,11 +120,11 @@ def certificate(
 
     Raises:
         TypeError: another kind of model.
-        ValueError: lam not above 0; a loss without a conjugate, or of labels on real targets;
-            passes with a free bias, whose dual has an equality constraint on all coordinates; an
-            l1_ratio outside of [0, 1], or above 0 with another model, a free bias or passes. For a
-            dual that is not feasible or of another length; with passes or l1_ratio; of an expansion
-            or of several targets.
+        ValueError: both or neither of lam and C, or one that is not above 0; a loss without a
+            conjugate, or of labels on real targets; passes with a free bias, whose dual has an
+            equality constraint on all coordinates; an l1_ratio outside of [0, 1], or above 0 with
+            another model, a free bias or passes. For a dual that is not feasible or of another
+            length; with passes or l1_ratio; of an expansion or of several problems.
 
     Example:
         >>> import jaxsvm
@@ -128,14 +134,34 @@ def certificate(
 
     Reference: S. Boyd, L. Vandenberghe, Convex optimization, 2004, sections 3.3, 5.5.
     """
+    if (lam is None) == (C is None):
+        raise ValueError(
+            "give lam or C, the number that the model was fitted with, and not both: lam of lam/2 "
+            "|w|^2 + mean loss, C of 1/2 |w|^2 + C sum of losses"
+        )
+    if isinstance(model, Fit):
+        model = model.classifier if model.classes.names else model.model
     model, data = check_objective(model, data, loss, needs="__call__")
     if dual is not None:
         dual = dual if is_array(dual) else np.asarray(dual, np.float64)
         _check_dual(dual, model, data, passes, l1_ratio)
-    if data.y.ndim == 2:
-        options: Any = {"bias": bias, "passes": passes, "l1_ratio": l1_ratio}
-        certify = lambda model, data, lam: certificate(model, data, lam, loss, **options)
-        return _of_columns(model, data, lam, certify)
+    if problems := _problems(model, data):
+        name, given = ("lam", lam) if C is None else ("C", C)
+        if np.ndim(given) > 1 or np.ndim(given) and len(given) != len(problems):
+            raise ValueError(
+                f"{name} must be one number, or one of each of {len(problems)} problems"
+            )
+        numbers = [given] * len(problems) if np.ndim(given) == 0 else list(given)
+        how: Any = {"loss": loss, "bias": bias, "passes": passes, "l1_ratio": l1_ratio}
+        each = zip(problems, numbers, strict=True)
+        proofs = [certificate(one, rows, **how | {name: number}) for (one, rows), number in each]
+        stack: Any = jnp.stack if is_traced(proofs) else np.stack
+        return jax.tree.map(lambda *leaves: stack(leaves), *proofs)
+    if C is not None:
+        weight: Any = (
+            np.asarray(data.weight, np.float64) if has_values(data.weight) else data.weight
+        )
+        lam = lam_from_C(C, weight.sum())
     check_positive(lam=lam)
     _check_labels(loss, data)
     require(loss, "conjugate", "the residual of a solver, such as the gap of newton or ocas")
@@ -193,24 +219,30 @@ def _check_dual(dual: Any, model: Any, data: Batch, passes: object, l1_ratio: ob
         )
 
 
-def _of_columns(model: Model, data: Batch, lam: Any, certify: Any) -> Certificate:
-    """The certificates of k targets, stacked."""
-    k = data.y.shape[1]
-    if np.ndim(lam) not in (0, 1) or (np.ndim(lam) and len(lam) != k):
-        raise ValueError(f"lam must be one number, or one of each of the {k} targets")
-    lams = [lam] * k if np.ndim(lam) == 0 else list(lam)
-    parts = [certify(_machine(model, c, k), column(data, c), lams[c]) for c in range(k)]
-    stack: Any = jnp.stack if is_traced(parts) else np.stack
-    return jax.tree.map(lambda *leaves: stack(leaves), *parts)
+def _problems(model: Any, data: Batch) -> list[tuple[Model, Batch]]:
+    """The models and the rows of several targets or classes, each as a problem of labels; or none.
 
-
-def _machine(model: object, c: int, k: int) -> Model:
-    """The c-th of k models on the same rows."""
+    Raises:
+        TypeError: rows of several targets, and a model of another number.
+    """
     if isinstance(model, Mapped):
-        return dataclasses.replace(model, inner=_machine(model.inner, c, k))
-    if not isinstance(model, OneVsRest) or model.scores != k:
-        raise TypeError(f"the rows have {k} targets each: expected a model of multi_output of {k}")
-    return model[c]
+        inner = _problems(model.inner, data)
+        return [(dataclasses.replace(model, inner=one), rows) for one, rows in inner]
+    if data.y.ndim == 2:
+        k = data.y.shape[1]
+        if not isinstance(model, OneVsRest) or model.scores != k:
+            raise TypeError(
+                f"the rows have {k} targets each: expected a model of multi_output of {k}"
+            )
+        return [(model[c], column(data, c)) for c in range(k)]
+    signed = lambda c: data._replace(y=jnp.where(data.y == c, 1, -1).astype(data.y.dtype))
+    if isinstance(model, OneVsRest):
+        return [(model[c], signed(c)) for c in range(model.scores)]
+    if not isinstance(model, OneVsOne):
+        return []
+    pairs = zip(*map(np.ndarray.tolist, np.triu_indices(model.classes, 1)), strict=True)
+    weight = lambda a, b: jnp.where((data.y == a) | (data.y == b), data.weight, 0)
+    return [(model[a, b], signed(a)._replace(weight=weight(a, b))) for a, b in pairs]
 
 
 _WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # half widths of the intervals, in units of the score

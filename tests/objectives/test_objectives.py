@@ -919,3 +919,35 @@ def test_what_to_do_for_several_machines_is_said():
     with pytest.raises(TypeError, match="take its machines one by one, model\\[c\\]"):
         jaxsvm.certificate(model, own, 1.0)
     assert jaxsvm.certificate(model[0], own, 1 / 3).gap >= 0
+
+
+@pytest.mark.parametrize("classes", ["one_vs_rest", "one_vs_one"])
+def test_a_model_of_classes_has_the_certificates_of_its_problems(classes):
+    """Of a result, by C and by names; those of each problem on its rows alone."""
+    random = np.random.default_rng(0)
+    x, name = random.normal(size=(60, 2)), random.choice(["ant", "bee", "cat"], 60)
+    one = jaxsvm.decomposition(2.0, kernels.rbf(1.0), bias="none")
+    rows, key = jaxsvm.dataset(x, name), jax.random.key(0)
+    run = jaxsvm.fit(getattr(jaxsvm, classes)(one, classes=3), rows, key)
+    proof = objectives.certificate(run, rows, C=2.0)
+    assert (proof.gap <= 1e-2 * proof.primal).all() and proof.primal.shape == (3,)
+    order = random.permutation(60)  # the numbers of the classes are others
+    other = jaxsvm.dataset(x[order], name[order], classes=["cat", "bee", "ant"])
+    np.testing.assert_allclose(
+        objectives.certificate(run, other, C=2.0).primal, proof.primal, rtol=1e-5
+    )
+    problems = [("ant", "bee"), ("ant", "cat"), ("bee", "cat")]
+    problems = "ant bee cat".split() if classes == "one_vs_rest" else problems
+    for problem, primal in zip(problems, proof.primal, strict=True):
+        part = np.isin(name, problem) | (classes == "one_vs_rest")
+        sign = np.where(name == (problem if classes == "one_vs_rest" else problem[0]), 1, -1)
+        alone = jaxsvm.dataset(x[part], sign[part])
+        result = jaxsvm.fit(one, alone, key)
+        lam = jaxsvm.lam_from_C(2.0, part.sum())
+        expected = objectives.certificate(result.model, alone, lam).primal
+        np.testing.assert_allclose(primal, expected, rtol=1e-4)
+    for numbers in ({}, {"lam": 1.0, "C": 1.0}):
+        with pytest.raises(ValueError, match="give lam or C"):
+            objectives.certificate(run, rows, **numbers)
+    with pytest.raises(ValueError, match="C must be one number, or one of each of 3 problems"):
+        objectives.certificate(run, rows, C=[1.0, 2.0])
