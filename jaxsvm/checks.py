@@ -437,12 +437,12 @@ def _float(name: str, value: Any) -> float:
 
 
 def caller_stacklevel() -> int:
-    """The `stacklevel` of the first caller outside of this package, and of callbacks around a fit.
+    """The `stacklevel` of the first caller outside of this package.
 
     It is for a warning in the calling function.
     """
     level, frame = 1, sys._getframe(1)
-    inner = f"{__name__.split('.')[0]}.", "sklearn.callback."
+    inner = f"{__name__.split('.')[0]}."
     while frame.f_back and f"{frame.f_globals.get('__name__', '')}.".startswith(inner):
         level, frame = level + 1, frame.f_back
     return level

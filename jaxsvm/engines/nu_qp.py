@@ -158,7 +158,7 @@ class NuProblem(NamedTuple):
         elif stop == "offset":
             largest = jnp.minimum(jnp.sum(dual.total) * jnp.max(jnp.abs(dual.diag)), 1)
             # where rho is 0, its rounding is no violation
-            least = jnp.minimum(MOST_ROUNDINGS * rounding / tol, 1)
+            least = jnp.minimum(MOST_ROUNDINGS * rounding / tol, most)
             least = jnp.maximum(least, LEAST_UNIT * largest)
             unit = jnp.clip(jnp.abs(level[0]) / 2, least, most)
         return residual_at(kkt / unit, kkt, rounding / unit, tol)

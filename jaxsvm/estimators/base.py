@@ -47,7 +47,7 @@ from .starts import Solution, start_of, streams
 
 PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
 
-WIDE, LEAST = 2048, 32  # rows of more columns are padded to so many rows at least
+LEAST = 32  # rows of more columns than rows are padded to so many at least
 
 SHORT_PASS = 10_000  # copies of a row count as rows in passes of at most so many rows
 
@@ -176,8 +176,7 @@ class BaseSVM(RunParameters, BaseEstimator):
             raise ValueError("sample_weight must be at least 0 everywhere; 0 leaves a row out")
         if not (weight > 0).any():
             raise ValueError("all sample weights are zero: no row is left to train on")
-        if np.isfinite(X.data if is_sparse(X) else X).all():
-            check_digits(X, np.dtype(np.float64 if x64_enabled() else np.float32))
+        check_digits(X, np.dtype(np.float64 if x64_enabled() else np.float32))
         return X, y, weight
 
     def __getstate__(self) -> dict:
@@ -205,7 +204,7 @@ class BaseSVM(RunParameters, BaseEstimator):
         x, merge = self._prepared(x, weight)
         x, key = to_train_dtype(x, weight), targets.key
         rows, copies, group = (merge_duplicates if merge else drop_absent)(x, key, weight)
-        least = self._least_rows if x.shape[1] <= WIDE else LEAST
+        least = self._least_rows if x.shape[1] <= len(rows) else LEAST
         padding = padded_rows(len(rows), least) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
         copies = np.concatenate([copies, np.zeros(padding)])

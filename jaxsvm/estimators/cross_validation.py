@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import warnings
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Self
@@ -30,6 +31,7 @@ from .preprocess import batch, make_seed
 from .svc import SVC
 from .svr import SVR
 
+MOST_COPIES = 2**20  # of the rows of a fold, for scores without weights
 # the numbers that machines read from a grid; fits share the kernel matrix along C
 AXES = {SVC: "C gamma", SVR: "C gamma epsilon", LinearSVC: "C l1_ratio", LinearSVR: "C epsilon"}
 
@@ -42,6 +44,7 @@ class GridCV(BaseSearchCV):
 
     The largest mean over the folds is chosen; of equal ones the least C, then the least gamma, then
     the largest epsilon. Fits share the kernel matrix, start from each other, and are certified.
+    gamma "scale" and class_weight "balanced" are those of all rows, in every fold.
     Predictions and tags are those of scikit-learn's `GridSearchCV`.
 
     Args:
@@ -124,17 +127,22 @@ class GridCV(BaseSearchCV):
         names = axes_read(machine, self.grid)
         x, labels, weight = machine._checked(X, y, **of_fit, reset=True)
         machine._fit_targets(labels, weight)
-        fold = fold_of_rows(self.cv, machine, x, labels, routed.splitter.split)
+        fold = fold_of_rows(self.cv, machine, x, labels, weight, routed.splitter.split)
         targets = machine._targets(labels, weight)
         # equal rows of one fold are one row; those of several folds are not
         rows = machine._merged(x, targets._replace(query=fold), weight)
         axes: Any = {name: axis(name, self.grid[name], rows) for name in names}
+        if "C" in axes:  # the method is one for all cells, the hardest included
+            machine.C = axes["C"].max().item()
         solver_of = lambda **numbers: targets.solver_of(machine._spec(rows, **numbers).solver)
         first = {name: numbers[0].item() for name, numbers in axes.items()}
         spec = machine._spec(rows, **first)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the run on all rows warns about the scale
+            data = machine._data(rows, targets, solver_of(**first))
         selection = select(
             solver_of,
-            machine._data(rows, targets, solver_of(**first)),
+            data,
             jax.random.key(make_seed(self.random_state)),
             folds=fold[rows.index],
             score=score_of(machine, targets, None if self.scoring is None else scorer),
@@ -175,12 +183,15 @@ def axes_read(machine: Any, grid: dict[str, Any]) -> list[str]:
         ValueError: there is none, or one that the machine does not read.
     """
     read = " ".join(names for kind, names in AXES.items() if isinstance(machine, kind))
-    names = [name for name in read.split() if name != "gamma" or machine.kernel in WITH_GAMMA]
+    lacks = {"gamma": getattr(machine, "kernel", "") not in WITH_GAMMA}
+    lacks["l1_ratio"] = getattr(machine, "penalty", "") != "elasticnet"
+    names = [name for name in read.split() if not lacks.get(name)]
     if not (isinstance(grid, dict) and set() < set(grid) <= set(names)):
         raise ValueError(
             "grid must be a dict from names to numbers: C and gamma of SVC, epsilon too of SVR, C "
-            "and l1_ratio of LinearSVC, C and epsilon of LinearSVR, gamma where the kernel has "
-            f"one; got {grid!r} of {machine!r}: for others take scikit-learn's GridSearchCV"
+            "of LinearSVC, l1_ratio too of its penalty 'elasticnet', C and epsilon of LinearSVR, "
+            f"gamma where the kernel has one; got {grid!r} of {machine!r}: for others take "
+            "scikit-learn's GridSearchCV"
         )
     return [name for name in names if name in grid]
 
@@ -195,24 +206,28 @@ def axis(name: str, numbers: Any, rows: MergedRows) -> np.ndarray:
     return axis_of(name, numbers)
 
 
-def fold_of_rows(cv: Any, machine: object, x: object, y: np.ndarray, more: dict) -> np.ndarray:
+def fold_of_rows(
+    cv: Any, machine: object, x: Any, y: np.ndarray, weight: np.ndarray, more: dict
+) -> np.ndarray:
     """The fold of each row, (n,), by `cv`; -1 for rows that are in all training sets.
 
-    `more` are arguments of the splitter, such as groups.
+    A number of folds divides the rows of positive weight. `more` are arguments of the splitter,
+    such as groups.
 
     Raises:
         ValueError: test sets overlap, or a training set is not all other rows.
     """
     splitter = check_cv(cv, y, classifier=is_classifier(machine))
-    fold, rows = np.full(len(y), -1), np.arange(len(y))
-    for number, (train, test) in enumerate(splitter.split(x, y, **more)):
+    fold, by_number = np.full(len(y), -1), cv is None or isinstance(cv, int)
+    rows = np.flatnonzero(weight > 0) if by_number else np.arange(len(y))
+    for number, (train, test) in enumerate(splitter.split(x[rows], y[rows], **more)):
         others = np.setdiff1d(rows, rows[test])
-        if (fold[test] >= 0).any() or not np.array_equal(np.sort(rows[train]), others):
+        if (fold[rows[test]] >= 0).any() or not np.array_equal(np.sort(rows[train]), others):
             raise ValueError(
                 "cv must split the rows into disjoint test sets, each of them left out of training "
                 f"once, as KFold and GroupKFold do, got {cv!r}: for other splits take GridSearchCV"
             )
-        fold[test] = number
+        fold[rows[test]] = number
     return fold
 
 
@@ -226,7 +241,9 @@ def score_of(machine: Any, targets: Targets, scorer: Callable | None) -> Any:
     place_of = lambda y: (y > 0 if k == 2 else y).astype(int)
     # class weights are none of the score
     factor_of = lambda y: targets.class_weight[place_of(y)] if np.ndim(targets.factors) else 1
-    share_of = lambda y, weight: weight / factor_of(y)
+    # they were rounded: whole ones are whole again
+    whole: Any = lambda a: np.where(np.isclose(a, np.rint(a), rtol=1e-5, atol=0), np.rint(a), a)
+    share_of = lambda y, weight: whole(weight / factor_of(y))
     # votes of pairs hold a part below 1/2 that breaks ties; without it the first class wins them
     are_votes = k > 2 and machine.multiclass == "ovo" and not machine.break_ties
 
@@ -258,8 +275,8 @@ def score_of(machine: Any, targets: Targets, scorer: Callable | None) -> Any:
         methods = (predict, decision_function, predict_proba)[: 3 if k else 1]
         vars(known).update({method.__name__: method for method in methods})
         number, options = np.arange(len(y)), {"sample_weight": weight}
-        if np.allclose(weight, np.rint(weight), rtol=1e-5, atol=0):  # copies are rows
-            number, options = np.repeat(number, np.rint(weight).astype(int)), {}
+        if (weight == np.rint(weight)).all() and weight.sum() <= MOST_COPIES:  # copies are rows
+            number, options = np.repeat(number, weight.astype(int)), {}
         return -float(scorer(known, number[:, None], target[number], **options))
 
     return ProbabilityScore(score, share_of)

@@ -110,7 +110,5 @@ class KernelClassifier(KernelSVM, BaseClassifier):
     @property
     def probB_(self) -> np.ndarray:
         """Offsets of Platt's sigmoids, (k(k-1)/2,); empty without probabilities."""
-        if "calibrated_" not in vars(self):
-            return np.empty(0)
-        curve, pairs = self.calibrated_.curve, self.calibrated_.coupling == "pairs"
-        return curve.offset if pairs else -curve.offset  # of two classes it is of the second
+        offset = self.calibrated_.curve.offset if "calibrated_" in vars(self) else np.empty(0)
+        return offset if len(offset) > 1 else -offset  # of two classes it is of the second

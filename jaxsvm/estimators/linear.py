@@ -37,9 +37,6 @@ SHARES = {
     "proximal_newton": 10.0,  # a gap that falls as the violation does, and not as its square
     "augmented_lagrangian": 1e-2,
     "interior_point": 1e-2,
-    "dual_descent": 0.5,
-    "crammer_singer": 0.5,
-    "sdca": 0.5,
 }
 MANY_ENTRIES = 2**15  # of sparse rows, from which on equal rows stay apart for dual_descent
 
@@ -78,7 +75,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         loss = self._loss(**numbers)
         check_choice("dual", self.dual, ("auto", True, False))
         steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
-        name = self._method(rows.x, int((rows.group >= 0).sum()), loss)
+        name = self._method(rows.x, int((rows.group >= 0).sum()), rows.copies, loss)
         if numbers and self.solver == "auto" and name == "augmented_lagrangian":
             name = "interior_point"  # some C of a grid are large
         C, how = numbers.get("C", self.C), dict[str, Any](rounds=float(steps))
@@ -100,7 +97,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         tol, accepted = None, -np.inf
         if self.tol is not None:
             check_positive(tol=self.tol)
-            tol = self.tol * SHARES[name]
+            tol = self.tol * SHARES.get(name, 0.5)
             if name == "dual_descent" and loss.curvature is not None:
                 tol *= 0.1  # where LIBLINEAR comes close to the optimum
             accepted = max(self.tol, 10 * tol) if name == "proximal_newton" else self.tol
@@ -109,7 +106,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             return spec._replace(passes=self.max_iter, sampler=samplers.active_rows())
         return spec._replace(steps=-(-self.max_iter // steps), iterations=steps_of_state)
 
-    def _method(self, x: Any, rows: int, loss: Loss) -> str:
+    def _method(self, x: Any, rows: int, weight: np.ndarray, loss: Loss) -> str:
         """The solver's name, by the parameters or by what is fastest for so many rows."""
         if self.penalty != "l2":
             return "proximal_newton"
@@ -124,7 +121,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         if is_smooth and loss.quadratic is not None and rows < x.shape[1]:
             return "dual_descent"
         check_positive(C=self.C)
-        load = 0.0 if is_smooth else self._unit**2 * mean_sqnorm(x, np.ones(x.shape[0]))
+        load = 0.0 if is_smooth else self._unit**2 * mean_sqnorm(x, weight)
         return fastest_linear(loss, rows, x.shape[1], not is_sparse(x), load=self.C * load)
 
     @property
@@ -137,8 +134,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
     def _train(self, x: object, y: np.ndarray, weight: np.ndarray, **more: object) -> Trained:
         fitted = super()._train(x, y, weight, **more)
         inner = inner_of(self.model_)
-        coef = np.asarray(inner.w, np.float64)
-        b = np.asarray(inner.b, np.float64)
+        coef, b = (np.asarray(a, np.float64) for a in (inner.w, inner.b))
         self.coef_ = np.atleast_2d(coef) if isinstance(self, ClassifierMixin) else coef
         self.intercept_ = np.atleast_1d(b).copy() if self.fit_intercept else 0.0
         return fitted
@@ -153,7 +149,8 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         x = x if self._unit == 1 else x / self._unit
         if not is_sparse(x) or x.nnz <= MANY_ENTRIES:
             return x, True
-        return x, self._method(x, int((weight > 0).sum()), self._loss()) != "dual_descent"
+        name = self._method(x, int((weight > 0).sum()), weight, self._loss())
+        return x, name != "dual_descent"
 
     def _scores(self, X: ArrayLike) -> Any:
         check_is_fitted(self, "model_")

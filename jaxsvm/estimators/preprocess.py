@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import jax
@@ -48,13 +49,10 @@ def validate(estimator: Any, X: Any, *y: ArrayLike, **options: Any) -> Any:
 
 def holds_words(values: object) -> bool:
     """Whether an array or a column is of words, which NumPy cannot read as numbers."""
-    if is_sparse(values):
+    with contextlib.suppress(TypeError, ValueError):
+        np.asarray(0 if is_sparse(values) else values, np.float64)
         return False
-    try:
-        np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        return True
-    return False
+    return True
 
 
 def to_train_dtype(x: Any, weight: np.ndarray | None = None) -> Any:

@@ -175,8 +175,9 @@ def _numbers(y: np.ndarray, what: str) -> np.ndarray:
     try:
         return np.asarray(y, np.float64)
     except (TypeError, ValueError):
-        first = y.tolist()[0]
-        raise ValueError(f"y must hold {what}, numbers, got {first!r}: number them first") from None
+        raise ValueError(
+            f"y must hold {what}, numbers, got {y.tolist()[0]!r}: number them first"
+        ) from None
 
 
 def _places(y: np.ndarray, signed: bool) -> np.ndarray:

@@ -41,8 +41,7 @@ class BaseRegressor(RegressorMixin, BaseSVM):
 
     def _fit_targets(self, y: np.ndarray, weight: np.ndarray) -> None:
         """Keep the centre of the targets, where a free intercept makes the problem the same."""
-        y = y.astype(np.float64)
-        self._centre = centre_of(y, weight) if self._free_intercept else 0.0
+        self._centre = centre_of(np.asarray(y, np.float64), weight) if self._free_intercept else 0.0
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Predicted targets, (n, d) -> (n,)."""

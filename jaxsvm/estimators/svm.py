@@ -83,7 +83,7 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
         multiclass: for more than two classes, "ovr", one model for each class against the rest, or
             "ovo", votes of one model for each pair of classes.
         steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000 (ten updates of
-            "decomposition", each of which iterates to the tolerance); one pass for `partial_fit`.
+            `decomposition`, each of which iterates to the tolerance); one pass for `partial_fit`.
         class_weight: dict from class names to factors on their rows, "balanced", or None.
 
     Attributes:

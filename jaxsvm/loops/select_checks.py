@@ -14,7 +14,6 @@ from ..checks import key as check_key
 from ..data.fold_numbers import folds as make_folds
 from ..types import Array, Batch, JointLoss, Solver, check_weights, row_weights
 from .checks import check_solver, check_targets, named_parameters
-from .scoring import ProbabilityScore
 
 
 def check_arguments(
@@ -72,7 +71,7 @@ def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> S
 def check_score(score: object, solver: Solver, folds: int) -> None:
     """Raise for a score of single rows beside a loss that couples rows, such as that of ranking.
 
-    And for one of probabilities where there is one fold.
+    And for one of probabilities where there is one fold; those of estimators say so when asked.
     """
     ranks = any(isinstance(part, JointLoss) for part in nodes_in(solver))
     if not callable(score) and ranks:
@@ -81,7 +80,7 @@ def check_score(score: object, solver: Solver, folds: int) -> None:
             "score a function (values, targets, weights) -> a number, least for the best order"
         )
 
-    if folds == 1 and (score in ("log_loss", "brier") or isinstance(score, ProbabilityScore)):
+    if folds == 1 and score in ("log_loss", "brier"):
         raise ValueError(
             "the probabilities of a fold are fitted to the others, and there is one fold: take two "
             "or more, or another score"

@@ -403,3 +403,21 @@ def test_n_jobs_of_minus_1_is_all_processors(monkeypatch):
         with pytest.raises(Asked) as asked:
             GridCV(SVC(), {"C": 3}, n_jobs=n_jobs).fit(np.arange(20.0)[:, None], np.arange(20) % 2)
         assert asked.value.args == (threads,)
+
+
+def test_the_method_of_linear_cells_is_that_of_the_largest_cost():
+    """Sparse rows are dense rows, and those of weight 0 are none of a fold."""
+    random = np.random.default_rng(0)
+    x = (random.random((600, 60)) < 0.2) * random.normal(size=(600, 60))
+    y, grid = x @ random.normal(size=60) + random.normal(size=600), {"C": [0.1, 1000.0]}
+    dense, sparse = (
+        GridCV(LinearSVR(), grid, cv=3).fit(rows, y).scores_
+        for rows in (x, scipy.sparse.csr_array(x))
+    )
+    np.testing.assert_allclose(sparse, dense, atol=1e-3)
+    weight = np.repeat([0.0, 1.0], [200, 400])
+    weighted = GridCV(LinearSVR(), grid, cv=3).fit(x, y, sample_weight=weight).scores_
+    absent = GridCV(LinearSVR(), grid, cv=3).fit(x[200:], y[200:]).scores_
+    np.testing.assert_allclose(weighted, absent, atol=1e-6)
+    with pytest.raises(ValueError, match="l1_ratio too of its penalty 'elasticnet'"):
+        GridCV(LinearSVC(), {"l1_ratio": [0.1, 0.9]}).fit(x, y > 0)

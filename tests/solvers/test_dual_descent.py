@@ -235,9 +235,9 @@ def test_rows_of_zeros_of_large_targets():
 
 def test_a_tolerance_below_rounding_ends_the_run():
     """In float32, long before the limit of 1,000 visits, which are some 30,000 passes here."""
-    x = scipy.sparse.random(800, 400, 0.05, random_state=0, format="csr")
+    x = scipy.sparse.random(800, 300, 0.05, random_state=0, format="csr")
     x.data = np.random.default_rng(0).normal(size=x.nnz)
-    y = np.where(x @ np.random.default_rng(1).normal(size=400) > 0, 1, -1)
+    y = np.where(x @ np.random.default_rng(1).normal(size=300) > 0, 1, -1)
     data = jaxsvm.dataset(x.astype(np.float32), y)
     run = fit(jaxsvm.dual_descent(1.0, tol=1e-8), data, steps=1)
     assert not run.converged and float(run.info.residual[-1]) < 1e-5
