@@ -130,6 +130,26 @@ def test_sparse_rows_make_the_run_of_dense_rows_in_float32(wrap):
         np.testing.assert_array_equal(sparse.info.evals, dense.info.evals)
 
 
+@pytest.mark.parametrize("advance", [False, True])
+@pytest.mark.parametrize("wrap", [lambda s: s, jaxsvm.averaged])
+def test_a_run_goes_on_with_another_offset(wrap, advance, x64):
+    """From the weights where it stood, as on dense rows, to a larger offset and back."""
+    solver = lambda offset: wrap(
+        jaxsvm.pegasos(LAM, offset=offset, bias="feature", advance_on_violation=advance)
+    )
+    for before, after in ((None, 500.0), (500.0, 0.0), (0.25, 500.0)):
+        for begun, steps in ((0, 20), (50, 0), (50, 1), (50, 20)):
+            found = []
+            for data in (dataset(), dataset(dense=True)):
+                run = jaxsvm.fit(solver(before), data, KEY, steps=begun)
+                more = jaxsvm.fit(solver(after), data, state=run.state, steps=steps)
+                found += [np.append(fitted.model.w, fitted.model.b) for fitted in (run, more)]
+            if steps == 0:
+                np.testing.assert_array_equal(found[1], found[0])
+            atol = 1e-11 * np.abs(found[3]).max()
+            np.testing.assert_allclose(found[1], found[3], rtol=0, atol=atol)
+
+
 @pytest.mark.long
 def test_a_mean_over_blocks_of_steps_keeps_its_precision(monkeypatch, x64):
     """In float32, with blocks of 64 steps, the mean of 60,000 iterates is that of float64 in one

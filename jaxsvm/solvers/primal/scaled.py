@@ -46,13 +46,14 @@ class ScaledMean(NamedTuple):
 
 @register("ScaledState")
 class ScaledState(NamedTuple):
-    """Weights w = size / max(t, 1) v, t = count + offset, and the mean of the iterates, if any."""
+    """Weights w = size / max(t, 1) v, and the mean of the iterates, if any."""
 
     table: Array  # (d, 1)  v; or (d, 3)  v, u, and what was folded of the sum
     size: Array  # ()
     square: Array  # ()  |v|^2
     rounding: Array  # ()  its rounding error
     count: Array  # type: ignore[assignment]  # ()  int32, steps of the schedule
+    steps: Array  # ()  t = count + offset, of the solver that made the last step
     b: Any  # (), or None without a bias
     mean: ScaledMean | None
 
@@ -95,13 +96,17 @@ class ScaledSteps(NamedTuple):
         """The state before the first step."""
         dtype = accum_dtype(data.x)
         zero, table = jnp.zeros((), dtype), jnp.zeros((data.x.shape[1], 1), dtype)
-        numbers = jnp.ones((), dtype), zero, zero, jnp.zeros((), jnp.int32)
-        return ScaledState(table, *numbers, None if self.solver.bias == "none" else zero, None)
+        numbers, number = (jnp.ones((), dtype), zero, zero), jnp.zeros((), jnp.int32)
+        b = None if self.solver.bias == "none" else zero
+        return ScaledState(table, *numbers, number, self._steps(number, dtype), b, None)
 
     def update(self, state: ScaledState, batch: Batch) -> tuple[ScaledState, Info]:
         """One step, as `Solver.update`."""
-        solver, (table, size, square, rounding, number, b, mean) = self.solver, state
-        x, dtype, before = referenced(batch.x), table.dtype, self._steps(state)
+        solver, (table, size, square, rounding, number, was, b, mean) = self.solver, state
+        x, dtype, before = referenced(batch.x), table.dtype, self._steps(number, table.dtype)
+        # the same weights with the offset of this solver, and the same size to the bit with its own
+        one, other = jnp.maximum(before, 1), jnp.maximum(was, 1)
+        size = size * jnp.where(one == other, 1 + (one - other) / other, one / other)
         product, now, lam = scores(x, table)[:, 0], before + 1, jnp.asarray(solver.lam, dtype)
         score = _scale(size, before) * product + (0 if b is None else b)
         slope, rows = solver.loss.slope(score, batch.y), rows_in(batch)
@@ -139,19 +144,21 @@ class ScaledSteps(NamedTuple):
             support=jnp.full((), table.shape[0], jnp.int32),
             evals=count(batch.weight > 0),
         )
-        new = ScaledState(table, size, square, rounding, number + steps, b, mean)
+        number = number + steps
+        now = self._steps(number, dtype)
+        new = ScaledState(table, size, square, rounding, number, now, b, mean)
         return _normalised(new), info
 
     def model(self, state: ScaledState) -> Linear:
         """The model of the iterate."""
         b = jnp.zeros((), state.table.dtype) if state.b is None else state.b
-        w = _scale(state.size, self._steps(state)) * state.table[:, 0]
+        w = _scale(state.size, state.steps) * state.table[:, 0]
         return Linear(w, b, self.solver.bias)
 
-    def _steps(self, state: ScaledState) -> Array:
-        """The steps of the schedule so far."""
+    def _steps(self, number: Array, dtype: Any) -> Array:
+        """t after so many steps."""
         offset = 0 if self.solver.offset is None else self.solver.offset
-        return state.count.astype(state.table.dtype) + jnp.asarray(offset, state.table.dtype)
+        return number.astype(dtype) + jnp.asarray(offset, dtype)
 
 
 def _scale(size: Array, steps: Array) -> Array:
@@ -173,7 +180,7 @@ def _normalised(state: ScaledState) -> ScaledState:
         mean = mean._replace(sums=clear(mean.sums), rounding=clear(mean.rounding))
     table, size = fold(due, state.table, factors), either(1, state.size)
     numbers = size, square * state.square, square * state.rounding
-    return ScaledState(table, *numbers, state.count, state.b, mean)
+    return ScaledState(table, *numbers, state.count, state.steps, state.b, mean)
 
 
 def _new_row(row: Array, factors: Array) -> Array:
