@@ -339,6 +339,12 @@ def _begin(
         home = jax.local_devices()[0]
     solver_state, step = jax.device_put((solver_state, state.step), home)
     pending = jax.tree.map(np.asarray, state.pending)
+    count = int(np.sum(pending.index >= 0))
+    if count != state.n_pending:
+        raise ValueError(
+            f"state holds {count} rows that wait for a batch, and n_pending is "
+            f"{int(state.n_pending)}: it was changed after its run, go on from it as it was"
+        )
     return plan, state._replace(solver=solver_state, pending=pending, step=step, origin=origin)
 
 

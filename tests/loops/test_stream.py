@@ -112,6 +112,17 @@ def test_pending_rows_are_the_last_ones():
     )
 
 
+def test_rows_that_wait_for_a_batch_are_as_many_as_the_state_says():
+    state = in_one("pegasos", 8).state
+    with pytest.raises(
+        ValueError,
+        match="^state holds 4 rows that wait for a batch, and n_pending is 3: it was changed",
+    ):
+        jaxsvm.stream(
+            SOLVERS["pegasos"], [(X, Y)], batch_size=8, state=state._replace(n_pending=np.int32(3))
+        )
+
+
 def test_rows_that_wait_for_a_batch_keep_their_weights(tmp_path):
     """Chunks of 5 rows, in steps of 8, saved in between, are the steps written out in NumPy."""
     weight = np.random.default_rng(5).uniform(0.2, 3, N).astype(np.float32)
