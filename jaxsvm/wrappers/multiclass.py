@@ -123,16 +123,24 @@ class one_vs_one(Problems):
     _: KW_ONLY
     classes: int = between(2, 2**20)
 
+    def check(self) -> None:
+        self._check_pairs("the votes of", 12 * self.classes)  # three arrays (pairs, classes)
+
+    def _check_pairs(self, what: str, size: int) -> None:
+        """Raise where something of so many bytes for each pair does not fit into memory."""
+        pairs = self.classes * (self.classes - 1) // 2
+        advice = f"take one_vs_rest(inner, classes={self.classes}), or fewer classes"
+        check_bytes(f"{what} {pairs:,} pairs", size * pairs, advice)
+
     @property
     def targets(self) -> int:
         return self.classes
 
     def parts(self, data: Batch) -> dict[str, Array]:
         """The labels and weights of all pairs; weights are 0 where a row is of another class."""
-        n, dtype, pairs = data.y.shape[0], data.y.dtype, self.classes * (self.classes - 1) // 2
-        size = pairs * n * (dtype.itemsize + data.weight.dtype.itemsize)
-        advice = f"take one_vs_rest(inner, classes={self.classes}), or fewer classes"
-        check_bytes(f"labels and weights of {n:,} rows in {pairs:,} pairs", size, advice)
+        n, dtype = data.y.shape[0], data.y.dtype
+        size = n * (dtype.itemsize + data.weight.dtype.itemsize)
+        self._check_pairs(f"labels and weights of {n:,} rows in", size)
         one, places = jnp.ones((), dtype), np.triu_indices(self.classes, 1)
         first, second = (data.y[None] == jnp.asarray(c, dtype)[:, None] for c in places)
         weight = jnp.where(first | second, data.weight[None], 0)

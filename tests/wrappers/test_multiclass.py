@@ -489,6 +489,8 @@ def test_one_against_one_refuses_bad_input():
     for classes in (1, True, 2.0):
         with pytest.raises(ValueError, match="classes must be a whole number from 2 to 1048576"):
             jaxsvm.fit(one_vs_one(jaxsvm.sdca(1.0), classes=classes), DATA, KEY, steps=1)
+    with pytest.raises(ValueError, match="the votes of 137,438,691,328 pairs .*take one_vs_rest"):
+        one_vs_one(jaxsvm.dual_descent(1.0), classes=2**19)
     with pytest.raises(ValueError, match="takes class numbers 0 .. 1, the data hold 0, 1, 2"):
         jaxsvm.fit(one_vs_one(jaxsvm.sdca(1.0), classes=2), DATA, KEY, steps=1)
     model = OneVsOne(Linear(jnp.eye(3), jnp.zeros(3)), (True, True), 3)
