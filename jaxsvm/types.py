@@ -801,7 +801,11 @@ def check_batch(name: str, data: object) -> None:
     if not isinstance(data, Batch):
         raise TypeError(
             f"{name} must be a Batch, such as jaxsvm.dataset(x, y), got {type(data).__name__}: "
-            f"{shown(data)}"
+            + (
+                "take one of those in it, train, test = loaded"
+                if isinstance(data, tuple) and any(isinstance(part, Batch) for part in data)
+                else shown(data)
+            )
         )
     if data.classes is not None and not hasattr(data.classes, "names"):
         raise TypeError(

@@ -16,7 +16,7 @@ import jax
 from .. import models
 from ..checks import as_path, caller_stacklevel
 from ..files import check_target
-from ..types import INTERRUPTED, Fit, State
+from ..types import Fit, State
 
 
 class SaveError(OSError):
@@ -57,6 +57,7 @@ class Saver:
         """
         self.path: Any = None if path is None else as_path("save", path)
         self.error: OSError | None = None
+        self.unsaved: Any = None  # the state whose saving Ctrl-C cut short
         self.warned = False
         if path is not None:
             check_target(path)
@@ -81,7 +82,9 @@ class Saver:
     def save(self, state: State) -> None:
         """Save a state; warn of the first failure only, and try again with the next state."""
         if self.path is not None:
+            self.unsaved = state
             self.write(lambda path: models.save(path, state))
+            self.unsaved = None
 
     def write(self, writer: Callable[[str], None]) -> None:
         """Call `writer` with the path; warn of its first failure only.
@@ -117,8 +120,8 @@ class Saver:
             SaveError: the last state was not saved; with the run.
             KeyboardInterrupt: if `raises`; with the run as `run`.
         """
-        if run.ended == INTERRUPTED:  # Ctrl-C may have cut a save short
-            self.save(run.state)
+        if self.unsaved is not None:
+            self.save(self.unsaved)
         if raises:
             where = "in the field run of this exception; with on_interrupt='return' it is returned"
             interrupt: Any = KeyboardInterrupt(f"{run.status} (the run is {where})")

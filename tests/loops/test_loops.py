@@ -80,7 +80,8 @@ REFUSED = [
     ({"key": None}, r"fit needs a key, such as jax\.random\.key\(0\), or a state to go on from$"),
     *(({"data": data}, rf"data must be a Batch, such as jaxsvm\.dataset\(x, y\), got {came}: ")
       for data, came in (((np.ones((2, 1)), np.ones(2)), "tuple"), (np.ones((2, 1)), "ndarray"),
-                         (None, "NoneType"), ((DATA, DATA), "tuple"))),
+                         (None, "NoneType"))),
+    ({"data": (DATA, DATA)}, ".* got tuple: take one of those in it, train, test = loaded$"),
     *(({"solver": wrong}, "solver ") for wrong in (jaxsvm.pegasos, 3, None)),
     *(({name: wrong}, f"{name} must be a whole number of at least {least}, got "
                       f"{re.escape(repr(wrong))}$")
@@ -653,6 +654,21 @@ def test_ctrl_c_within_save_returns_what_was_reached(tmp_path, monkeypatch):
     assert int(run.state.step) == 8
     assert run.info.step.tolist() == [4, 8]
     assert run.status == "interrupted: stopped after 8 steps; residual 2.0e+00"
+
+
+@pytest.mark.parametrize(("call", "saved"), [(1, 0), (3, 2)])
+def test_a_state_that_is_in_the_file_is_not_written_again(call, saved, tmp_path, monkeypatch):
+    """After Ctrl-C between saves; before the first of them an older file stays as it is."""
+    path, writes, save = tmp_path / "run.npz", [], models.save
+    path.write_bytes(b"of an earlier run")
+    monkeypatch.setattr(models, "save", lambda *args: writes.append(args) or save(*args))
+    interrupt(monkeypatch, call)
+    run = fit(WHOLE, DATA, KEY, steps=30, every=4, save=path, on_interrupt="return")
+    assert run.reason == "interrupted" and len(writes) == saved
+    if saved:
+        same(models.load(path), run.state)
+    else:
+        assert path.read_bytes() == b"of an earlier run"
 
 
 def test_ctrl_c_just_before_a_save_comes_after_it(tmp_path, monkeypatch):
