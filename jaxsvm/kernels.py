@@ -987,6 +987,11 @@ def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -
     The shapes are (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c).
     """
     kernel, rows, points = as_kernel(kernel), matrix("x", x), matrix("z", z)
+    if np.shape(coef)[:1] != points.shape[:1]:
+        raise ValueError(
+            f"coef must hold a number for each of the {points.shape[0]} rows of z, "
+            f"got {shown(coef)}"
+        )
     if is_traced(kernel, rows, points, coef):
         return _sums(kernel, rows, points, coef, block)
     # Outside of transformations this is one program. The shift is subtracted before it, as the

@@ -359,6 +359,10 @@ def test_matvec_is_the_product_for_every_block_size(block):
     np.testing.assert_allclose(
         kernels.matvec(kernels.rbf(1.0), x, z, coef[:, 0], block), want[:, 0], atol=2e-6
     )
+    with pytest.raises(
+        ValueError, match="coef must hold a number for each of the 4 rows of z, got"
+    ):
+        kernels.matvec(kernels.rbf(1.0), x, z, coef[:3], block)
 
 
 def test_functions_of_numpy_and_factories_are_no_kernels():
