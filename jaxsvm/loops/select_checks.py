@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -51,7 +52,10 @@ def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> S
     """The solver of the first cell, after checks of the axes and of the solvers at their ends."""
     if not axes:
         raise ValueError("select needs at least one axis, such as C=jaxsvm.C_grid()")
-    known = named_parameters("maker", maker, axes)
+    is_read = False
+    with contextlib.suppress(ValueError, TypeError):  # some builtins have no signature
+        is_read = bool(inspect.signature(maker))
+    known = named_parameters("maker", maker, axes) if is_read else {}
     missing = [name for name, p in known.items() if p.default is p.empty and name not in axes]
     if missing:
         raise ValueError(

@@ -474,6 +474,8 @@ def test_bad_input():
     ]:
         with pytest.raises(ValueError, match=message):
             call(machine, DATA, KEY, **options)
+    with pytest.raises(TypeError, match="max.* argument"):  # it has no signature
+        call(max, DATA, KEY, **axes)
     with pytest.raises(TypeError, match="maker must be a function"):
         call(machine(1.0, 1.0), DATA, KEY, **axes)
     with pytest.raises(TypeError, match="what maker returns must be a solver such as .*, got"):
