@@ -247,7 +247,7 @@ class Labels(TargetNames):
         return self.in_order(data)
 
     def predicted(self, values: Any) -> Any:
-        return (check_values(values) > 0).astype(int)
+        return (check_values(values) > 0).astype(jnp.int32 if is_traced(values) else int)
 
     def classifier(self, model: Model) -> Model:
         """The model with the names, as that of `Classes`, a `MultiLabel`."""

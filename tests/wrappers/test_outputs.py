@@ -203,6 +203,13 @@ def test_under_vmap_and_jit():
     assert np.allclose(jax.vmap(fit)(jnp.array([0.1, 1.0]))[1], jax.jit(fit)(1.0), atol=1e-4)
 
 
+def test_labels_inside_of_transformations_are_int32(x64):
+    model = jaxsvm.models.MultiLabel(lambda x: x, ("a", "b", "c"))
+    values = jnp.asarray([[-1.0, 0.0, 1.0]])
+    traced = jax.jit(model.predict)(values)
+    assert traced.dtype == jnp.int32 and traced.tolist() == [[0, 0, 1]]
+
+
 def test_it_is_saved_and_goes_on(tmp_path):
     data = jaxsvm.dataset(X, np.where(MISSING, np.nan, Y))
     solver = jaxsvm.multi_output(jaxsvm.sdca(0.1), outputs=3)
