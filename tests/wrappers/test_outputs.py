@@ -282,7 +282,7 @@ def test_what_takes_one_target_says_so():
             call(found.classifier, data)
     with pytest.raises(IndexError, match=r"there is no model\[3\], there are 3"):
         found.model[3]
-    with pytest.raises(ValueError, match="lam must be one number, or one of each of the 3"):
+    with pytest.raises(ValueError, match="lam must be one number, or one of each of 3 problems"):
         jaxsvm.certificate(found.model, data, [0.1, 0.2])
     with pytest.raises(TypeError, match="expected a model of multi_output of 3"):
         jaxsvm.certificate(found.model[0], data, 0.1)
