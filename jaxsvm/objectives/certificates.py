@@ -235,11 +235,16 @@ def _problems(model: Any, data: Batch) -> list[tuple[Model, Batch]]:
                 f"the rows have {k} targets each: expected a model of multi_output of {k}"
             )
         return [(model[c], column(data, c)) for c in range(k)]
+    if not isinstance(model, OneVsRest | OneVsOne):
+        return []
+    if has_values(data.y) and not np.isin(np.asarray(data.y), range(model.scores)).all():
+        raise TypeError(
+            f"the model is of {model.scores} classes, and the targets are no class numbers: take "
+            "its machines one by one, model[c] of one_vs_rest or model[a, b] of one_vs_one"
+        )
     signed = lambda c: data._replace(y=jnp.where(data.y == c, 1, -1).astype(data.y.dtype))
     if isinstance(model, OneVsRest):
         return [(model[c], signed(c)) for c in range(model.scores)]
-    if not isinstance(model, OneVsOne):
-        return []
     pairs = zip(*map(np.ndarray.tolist, np.triu_indices(model.classes, 1)), strict=True)
     weight = lambda a, b: jnp.where((data.y == a) | (data.y == b), data.weight, 0)
     return [(model[a, b], signed(a)._replace(weight=weight(a, b))) for a, b in pairs]
