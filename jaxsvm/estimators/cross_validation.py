@@ -48,8 +48,9 @@ class GridCV(BaseSearchCV):
     Predictions and tags are those of scikit-learn's `GridSearchCV`.
 
     Args:
-        estimator: `SVC` with C and gamma, `SVR` with C, gamma and epsilon, `LinearSVC` with C and
-            l1_ratio, or `LinearSVR` with C and epsilon. gamma is one of a kernel by name.
+        estimator: `SVC` with C and gamma, `SVR` with C, gamma and epsilon, `LinearSVC` with C, and
+            l1_ratio of its penalty "elasticnet", or `LinearSVR` with C and epsilon. gamma is one of
+            a kernel by name.
         grid: dict from names of these parameters to lists of numbers. Or how many: for C so many
             from 0.1 to 1,000, as `jaxsvm.C_grid` has them, for gamma the usual values for the
             training rows, as `kernels.gamma_grid` has them.
