@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import KW_ONLY
 from typing import Any, Literal
 
@@ -24,10 +23,13 @@ from .wrappers.multiclass import one_vs_rest
 from .wrappers.problems import stack_models
 
 NAMES = ("newton", "augmented_lagrangian", "interior_point", "dual_descent", "sdca")
-MOST_COLUMNS = 512  # of rows for which a step of the interior point method is cheap
-MANY = 5000  # rows from which on augmented_lagrangian is faster than interior_point
-# mean C |x|^2 of few columns, up to which methods come to the optimum in a few steps
-MOST_LOAD = {"dual_descent": 32.0, "augmented_lagrangian": 512.0, "interior_point": math.inf}
+# Thresholds by `benchmarks.crossings`. A load is the mean of C |x|^2, times that of the numbers of
+# a row that are not 0, and 10, over the columns: dual_descent makes some hundred passes for each
+# unit of C |x|^2, and a visit of a row takes the time of 10 numbers more.
+RATIO = 3  # rows over columns, below which dual_descent is fastest
+MOST_COLUMNS = 512  # of rows for which steps with a factorisation are cheap
+LOADS = 0.9, 50.0, 512.0  # up to which methods are fast: see `fastest_linear`
+MANY = 1000  # rows from which on augmented_lagrangian is faster than interior_point
 MOST_DENSE = 2**26  # numbers of sparse rows that are made dense
 ROUNDS = 1000  # steps of one update, at most
 MOST_EIGENVECTORS = 2048  # columns for which they are worked out once for all runs of a grid
@@ -40,7 +42,7 @@ class linear_svm(LinearSolver):
     The loss and the shape of the rows decide, and `result.status` says which it was:
 
         loss with curvature (squared_hinge, logistic, squared, ...)      newton
-        hinge and its like, up to 512 columns, 5,000 rows or more         augmented_lagrangian
+        hinge and its like, up to 512 columns, 1,000 rows or more         augmented_lagrangian
         the same with fewer rows, or a free bias                          interior_point
         more columns, or sparse rows of over 2^26 numbers if dense        dual_descent
 
@@ -94,10 +96,8 @@ class linear_svm(LinearSolver):
         return linear_solver(name, self.C, **how)
 
     def init(self, key: Array, data: Batch) -> State:
-        (n, d), x = data.x.shape, data.x
-        # up to so many columns a dense copy is faster than coordinates, which move slowly there
-        is_dense = not isinstance(x, SparseRows) or n * d <= MOST_DENSE
-        name = fastest_linear(self.loss, n, d, is_dense, self.bias)
+        is_sparse = isinstance(data.x, SparseRows)
+        name = fastest_linear(self.loss, *data.x.shape, is_sparse, self.bias)
         return self.method(name).init(key, data)
 
     def update(self, state: State, batch: Batch) -> tuple[State, Info]:
@@ -155,27 +155,35 @@ def kernel_svm(
 
 
 def fastest_linear(
-    loss: Loss, rows: int, columns: int, is_dense: bool, bias: str = "feature", load: float = 0.0
+    loss: Loss,
+    rows: int,
+    columns: int,
+    is_sparse: bool,
+    bias: str = "feature",
+    load: float | None = None,
 ) -> str:
-    """The name of the fastest method of a linear machine for the loss and the shape of the rows.
+    """The name of the fastest method of a linear machine for the loss and the rows.
 
-    `load` is the mean of C |x|^2, where it is known: some methods then take many steps.
+    `load` is as above `LOADS`. None: it is not known, or derivatives may be asked for, which
+    dual_descent has of up to 2,048 free coefficients.
     """
+    if loss.quadratic is None:
+        return "sdca" if loss.curvature is None else "newton"
+    # up to so many columns a dense copy is faster than coordinates, which move slowly there
+    is_dense = not is_sparse or rows * columns <= MOST_DENSE
+    # loops over single rows are slow on an accelerator: see docs/devices.md
+    loops = not is_dense or columns > COLUMNS or jax.default_backend() == "cpu"
+    if loops and load is not None and rows < RATIO * columns:
+        return "dual_descent"
     if loss.curvature is not None:
         return "newton"
-    if loss.quadratic is None:
-        return "sdca"
-    if bias == "free":
+    if bias == "free" or not loops:
         return "interior_point"
-    # loops over single rows are slow on an accelerator: see docs/devices.md
-    if is_dense and columns <= COLUMNS and jax.default_backend() != "cpu":
-        return "interior_point"
-    name = "dual_descent"
-    if is_dense and columns <= MOST_COLUMNS:
-        name = "augmented_lagrangian" if rows >= MANY else "interior_point"
-    if columns > MOST_COLUMNS or load <= MOST_LOAD[name]:
-        return name
-    return "augmented_lagrangian" if load <= MOST_LOAD["augmented_lagrangian"] else "interior_point"
+    low, medium, high = (load is not None and load > limit for limit in LOADS)
+    most = COLUMNS if medium else MOST_COLUMNS
+    if not is_dense or columns > most or load is not None and not low:
+        return "dual_descent"
+    return "interior_point" if rows < MANY or high else "augmented_lagrangian"
 
 
 def system_for_grid(shape: tuple[int, int], sparse: bool) -> str | None:

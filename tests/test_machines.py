@@ -51,14 +51,25 @@ def test_the_loss_the_shape_and_the_bias_decide():
     hinge, smooth = losses.hinge, losses.logistic
     at = MOST_COLUMNS
     for *case, method in [
-        (smooth, 10**6, 10**5, False, "feature", "newton"),
-        (hinge, MANY, at, True, "feature", "augmented_lagrangian"),
-        (hinge, MANY - 1, at, True, "none", "interior_point"),
-        (hinge, MANY, at + 1, True, "feature", "dual_descent"),
-        (hinge, 10, 3, False, "feature", "dual_descent"),
-        (hinge, 10, 3, False, "free", "interior_point"),
-        (hinge, MANY, at + 1, True, "free", "interior_point"),
-        (losses.crammer_singer, 10, 3, True, "feature", "sdca"),
+        (smooth, 10**6, 10**5, True, "feature", "newton"),
+        (hinge, MANY, at, False, "feature", "augmented_lagrangian"),
+        (hinge, MANY - 1, at, False, "none", "interior_point"),
+        (hinge, MANY, at + 1, False, "feature", "dual_descent"),
+        (hinge, 2**20, 65, True, "feature", "dual_descent"),
+        (hinge, 2**20, 65, True, "free", "interior_point"),
+        (hinge, MANY, at + 1, False, "free", "interior_point"),
+        (losses.crammer_singer, 10, 3, False, "feature", "sdca"),
+        (losses.logistic, 10, 10, False, "feature", 0.0, "newton"),
+        (losses.squared_hinge, 299, 100, False, "feature", 0.0, "dual_descent"),
+        (losses.squared_hinge, 300, 100, False, "feature", 0.0, "newton"),
+        (hinge, 299, 100, False, "feature", 99.0, "dual_descent"),
+        (hinge, 300, 100, False, "feature", 0.8, "dual_descent"),
+        (hinge, 300, 100, False, "feature", 1.0, "interior_point"),
+        (hinge, MANY, 100, False, "feature", 500.0, "augmented_lagrangian"),
+        (hinge, MANY, 100, False, "feature", 600.0, "interior_point"),
+        (hinge, 10 * at, 2 * at - 30, False, "feature", 40.0, "dual_descent"),
+        (hinge, 10 * at, 2 * at - 30, False, "feature", 60.0, "augmented_lagrangian"),
+        (hinge, 2**20, 65, True, "feature", 500.0, "dual_descent"),
     ]:
         assert fastest_linear(*case) == method, case
 
@@ -67,12 +78,13 @@ def test_an_accelerator_takes_whole_matrix_products(monkeypatch):
     """Up to the columns of a factorisation; the machine is that of the method of a CPU."""
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     for *case, method in [
-        (losses.logistic, 10**6, 10**5, False, "feature", "newton"),
-        (losses.hinge, MANY, 54, True, "feature", "interior_point"),
-        (losses.hinge, MANY, 1000, True, "none", "interior_point"),
-        (losses.hinge, MANY, 1001, True, "feature", "dual_descent"),
-        (losses.hinge, 10, 3, False, "feature", "dual_descent"),
-        (losses.crammer_singer, 10, 3, True, "feature", "sdca"),
+        (losses.logistic, 10**6, 10**5, True, "feature", "newton"),
+        (losses.hinge, MANY, 54, False, "feature", "interior_point"),
+        (losses.hinge, MANY, 1000, False, "none", "interior_point"),
+        (losses.hinge, MANY, 1001, False, "feature", "dual_descent"),
+        (losses.hinge, 2**20, 65, True, "feature", "dual_descent"),
+        (losses.hinge, 299, 100, False, "feature", 0.0, "interior_point"),
+        (losses.crammer_singer, 10, 3, False, "feature", "sdca"),
     ]:
         assert fastest_linear(*case) == method, case
     # of a shape that no other test has compiled for a CPU

@@ -66,11 +66,11 @@ def stored_range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return columns, np.minimum(low, zero), np.maximum(high, zero)
 
 
-def is_mostly_zeros(x: np.ndarray) -> bool:
-    """Whether linear machines train faster on the sparse form of a dense array (n, d)."""
+def is_mostly_zeros(x: np.ndarray, share: float = DENSITY) -> bool:
+    """Whether a dense array (n, d) has columns enough, and a share of nonzero numbers below it."""
     is_wide = x.ndim == 2 and x.shape[1] > FEW
     # booleans are counted in a tenth of the time of numbers
-    return is_wide and int(np.count_nonzero(x != 0)) < DENSITY * x.size
+    return is_wide and int(np.count_nonzero(x != 0)) < share * x.size
 
 
 def sparsify(x: np.ndarray) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..checks import check_choice, check_positive, is_sparse
 from ..data.from_scipy import is_mostly_zeros, sparsify
 from ..loops.checks import whole_number
 from ..machines import (
+    MOST_DENSE,
     NAMES,
     ROUNDS,
     fastest_linear,
@@ -38,6 +40,7 @@ SHARES = {
     "augmented_lagrangian": 1e-2,
     "interior_point": 1e-2,
 }
+SPARSE = 0.35  # share of nonzero numbers up to which the methods are faster on sparse rows
 MANY_ENTRIES = 2**15  # of sparse rows, from which on equal rows stay apart for dual_descent
 
 
@@ -75,7 +78,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         loss = self._loss(**numbers)
         check_choice("dual", self.dual, ("auto", True, False))
         steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
-        name = self._method(rows.x, int((rows.group >= 0).sum()), rows.copies, loss)
+        name = self._method(rows.x, rows.n_rows, rows.copies, loss)
         if numbers and self.solver == "auto" and name == "augmented_lagrangian":
             name = "interior_point"  # some C of a grid are large
         C, how = numbers.get("C", self.C), dict[str, Any](rounds=float(steps))
@@ -97,7 +100,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         tol, accepted = None, -np.inf
         if self.tol is not None:
             check_positive(tol=self.tol)
-            tol = self.tol * SHARES.get(name, 0.5)
+            tol = self.tol * SHARES.get(name, 1.0)
             if name == "dual_descent" and loss.curvature is not None:
                 tol *= 0.1  # where LIBLINEAR comes close to the optimum
             accepted = max(self.tol, 10 * tol) if name == "proximal_newton" else self.tol
@@ -115,14 +118,13 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         check_choice("solver", self.solver, ("auto", *NAMES))
         if self.solver != "auto":
             return self.solver
-        is_smooth = loss.curvature is not None
-        if self.warm_start and not is_smooth:  # that which can begin at a solution
-            return "dual_descent"
-        if is_smooth and loss.quadratic is not None and rows < x.shape[1]:
+        if self.warm_start and loss.curvature is None:  # that which can begin at a solution
             return "dual_descent"
         check_positive(C=self.C)
-        load = 0.0 if is_smooth else self._unit**2 * mean_sqnorm(x, weight)
-        return fastest_linear(loss, rows, x.shape[1], not is_sparse(x), load=self.C * load)
+        n, d = x.shape
+        squares = mean_sqnorm(x, weight) if loss.curvature is None else 0.0
+        load = self.C * self._unit**2 * squares * (10 + (x.nnz / n if is_sparse(x) else d)) / d
+        return fastest_linear(loss, rows, d, is_sparse(x), load=load)
 
     @property
     def _unit(self) -> float:
@@ -145,7 +147,10 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         Many rows for `dual_descent` are not merged, as it visits a heavy row only once a pass. On
         few rows weights are copies to the last digit.
         """
-        x = sparsify(x) if not is_sparse(x) and is_mostly_zeros(x) else x
+        if not is_sparse(x):
+            x = sparsify(x) if is_mostly_zeros(x, SPARSE) else x
+        elif SPARSE * math.prod(x.shape) <= x.nnz <= MOST_DENSE * SPARSE:
+            x = x.toarray()
         x = x if self._unit == 1 else x / self._unit
         if not is_sparse(x) or x.nnz <= MANY_ENTRIES:
             return x, True

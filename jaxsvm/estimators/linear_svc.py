@@ -29,23 +29,22 @@ class LinearSVC(LinearSVM, BaseClassifier):
     `multi_class="crammer_singer"`, by `jaxsvm.crammer_singer`, two by `jaxsvm.dual_descent`; then
     loss, dual and solver have no effect.
 
-    solver="auto" takes `jaxsvm.newton` for a loss with a continuous slope, such as the squared
-    hinge, and with fewer rows than columns `jaxsvm.dual_descent`. For other losses of dense rows of
-    at most 512 columns it takes `jaxsvm.interior_point`, or from 5,000 rows on
-    `jaxsvm.augmented_lagrangian`. Else it takes `jaxsvm.dual_descent`. On at most 512 columns,
-    where the mean of C |x|^2 is above 32, `jaxsvm.augmented_lagrangian` stands in for that, and
-    above 512 `jaxsvm.interior_point` for both. Other penalties than "l2" take
-    `jaxsvm.proximal_newton`, for a loss with a continuous slope.
+    solver="auto" takes `jaxsvm.dual_descent` where there are less than three times as many rows as
+    columns, and else `jaxsvm.newton` for a loss with a continuous slope, such as the squared hinge.
+    For other losses the rows and C decide between `jaxsvm.dual_descent`,
+    `jaxsvm.augmented_lagrangian` and `jaxsvm.interior_point`, by the thresholds of docs/linear.md.
+    Other penalties than "l2" take `jaxsvm.proximal_newton`, for a loss with a continuous slope.
 
     Args:
         penalty: "l2", "l1" or "elasticnet".
         loss: "squared_hinge", "hinge", or a loss of jaxsvm.
         tol: interior_point and augmented_lagrangian stop once the relative duality gap is at most
-            tol / 100, newton once it is at most tol / 10^5 or float32 allows no descent, > 0. There
-            is a warning if the gap stays above tol. Ascent stops once the largest change of a
-            margin in a pass is at most tol / 2, all classes at once once that gap is. With
-            another penalty than "l2" the gap to stop at is 10 tol, and there is a warning above
-            100 tol: it falls as slowly as the weights come near, and the objective is closer.
+            tol / 100, newton once it is at most tol / 10^5 or float32 allows no descent, > 0.
+            dual_descent stops at tol, or tol / 10 for a loss with a curvature, all classes at once
+            at tol, and sdca once the largest change of a margin in a pass is at most tol. There is
+            a warning if the gap stays above tol. With another penalty than "l2" the gap to stop at
+            is 10 tol, and there is a warning above 100 tol: it falls as slowly as the weights come
+            near, and the objective is closer.
         multi_class: "ovr" or "crammer_singer".
         intercept_scaling: value s of the constant feature whose weight is b/s, > 0. A larger one
             regularises the intercept less.

@@ -234,14 +234,14 @@ def test_rows_of_zeros_of_large_targets():
 
 
 def test_a_tolerance_below_rounding_ends_the_run():
-    """In float32, long before the limit of 1,000 visits, which are some 30,000 passes here."""
+    """Of float32, long before the limit of 1,000 visits, which are some 30,000 passes here. The
+    hinge is passed in float64."""
     x = scipy.sparse.random(800, 300, 0.05, random_state=0, format="csr")
     x.data = np.random.default_rng(0).normal(size=x.nnz)
     y = np.where(x @ np.random.default_rng(1).normal(size=300) > 0, 1, -1)
     data = jaxsvm.dataset(x.astype(np.float32), y)
     run = fit(jaxsvm.dual_descent(1.0, tol=1e-8), data, steps=1)
-    assert not run.converged and float(run.info.residual[-1]) < 1e-5
-    assert int(run.state.solver.steps) < 5000
+    assert run.converged and int(run.state.solver.steps) < 5000
     smooth = jaxsvm.dual_descent(1.0, loss=losses.squared_hinge, tol=1e-8)
     run = fit(smooth, data, steps=1)
     assert not run.converged and float(run.info.residual[-1]) < 1e-6

@@ -354,7 +354,7 @@ def test_rows_packed_from_their_entries(lengths, columns, seed):
 )
 def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(solver, longest, feed):
     """Outside transformations loops walk through packed rows, inside through those that they were
-    handed. The mean of the iterates is a sum of products, which programs may round once or twice."""
+    handed. The mean of the iterates is a sum of products, which programs round once or twice."""
     random = np.random.default_rng(longest)
     full = np.zeros((90, 300), np.float32)
     for row, many in zip(full, random.integers(0, longest, 90, endpoint=True), strict=True):
