@@ -411,13 +411,12 @@ def warn_unless_accepted(run: Fit, spec: Spec, tol: float | None) -> None:
     """Warn of a run that missed its tolerance; raise for one whose model is not finite."""
     if not run.finite:
         raise ValueError(run.status)
-    if tol is None or bool(run.state.done):
+    if tol is None or bool(run.state.done) or float(run.info.residual[-1]) <= spec.accepted:
         return
-    if not float(run.info.residual[-1]) <= spec.accepted:
-        status, _, advice = run.status.rpartition("; ")
-        if not advice.startswith("rounding"):
-            advice = f"a larger {spec.length} or columns of one scale may help"
-        warnings.warn(f"{status}: {advice}", ConvergenceWarning, stacklevel=caller_stacklevel())
+    status, _, advice = run.status.rpartition("; ")
+    if not advice.startswith("rounding"):
+        advice = f"a larger {spec.length}, columns of one scale or 64-bit numbers may help"
+    warnings.warn(f"{status}: {advice}", ConvergenceWarning, stacklevel=caller_stacklevel())
 
 
 def steps_of_state(run: Fit) -> int:

@@ -520,7 +520,7 @@ def test_a_limit_of_blocks_is_told():
     random = np.random.default_rng(0)
     x, y = random.normal(size=(700, 4)), random.integers(0, 2, 700)
     with pytest.warns(
-        ConvergenceWarning, match="a larger max_iter or columns of one scale may help"
+        ConvergenceWarning, match="a larger max_iter, columns of one scale or 64-bit numbers may"
     ):
         made = SVC(C=1000.0, max_iter=1).fit(x, y)
     assert made.fit_status_ == 1 and made.n_iter_.tolist() == [1]
