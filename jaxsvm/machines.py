@@ -87,7 +87,7 @@ class linear_svm(LinearSolver):
         if self.loss.curvature is None and self.loss.quadratic is None:
             raise ValueError(
                 "linear_svm takes losses with a curvature or a quadratic dual, such as "
-                f"losses.squared_hinge and hinge, got {shown(self.loss)}: take ocas or sdca"
+                f"losses.squared_hinge and hinge, got {shown(self.loss)}: take ocas"
             )
 
     def method(self, name: str) -> Any:
@@ -112,7 +112,7 @@ def kernel_svm(
     kernel: Kernel,
     *,
     loss: Loss = hinge,
-    bias: object = "free",
+    bias: Any = "free",
     tol: float | None = None,
 ) -> Solver:
     """Minimise 1/2 |f|^2 + C sum_i weight_i loss(f(x_i) + b, y_i) in the space of a kernel.
@@ -143,15 +143,15 @@ def kernel_svm(
 
     Reference: those of `decomposition` and `sdca`.
     """
-    how: Any = {"loss": loss, "bias": bias}
     if loss.quadratic is not None:
-        return decomposition(C, kernel, tol=tol, **how)
+        return decomposition(C, kernel, loss=loss, bias=bias, tol=tol)
+    solver = sdca(C, kernel, loss=loss, bias="none" if bias == "free" else bias)
     if bias == "free" or tol is not None:
         raise ValueError(
             f"the dual of {shown(loss)} is not quadratic: take bias='feature' or 'none', and give "
             "tol to fit"
         )
-    return sdca(C, kernel, **how)
+    return solver
 
 
 def fastest_linear(

@@ -73,8 +73,9 @@ class CoordinateSolver(SpaceSolver, LossSolver):
     sampler: Any = epochs(1)
 
     def check(self) -> None:
+        others = "cpsp, which needs" if self.needs_all_rows else "pegasos or ocas, which need"
         for field in ("dual_step", "conjugate"):
-            require(self.loss, field, "pegasos, ocas or subgradient, which need none")
+            require(self.loss, field, f"{others} none")
 
     def init(self, key: Array, data: Batch) -> State:
         dtype, n, space = accum_dtype(data.x), data.y.shape[0], self.space

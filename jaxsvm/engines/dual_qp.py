@@ -145,7 +145,7 @@ class QpSolver(AllRowsSolver):
 
     def check(self) -> None:
         check_start(self.start)
-        check_quadratic(self.loss)
+        check_quadratic(self.loss, by_kernel=True)
 
     def layout(self, data: Batch) -> Batch:
         return self.kernel.layout(data)

@@ -26,12 +26,14 @@ COLUMNS = 1000  # a factorisation of more takes longer than the passes of other 
 MOST_ROUNDS = 100_000
 
 
-def check_quadratic(loss: Loss) -> None:
-    """Raise ValueError for a loss whose dual is not quadratic."""
+def check_quadratic(loss: Loss, by_kernel: bool = False) -> None:
+    """Raise ValueError for a loss whose dual is not quadratic; it names methods that take it."""
     if loss.quadratic is None:
+        has = {"newton": not by_kernel and loss.curvature, "cpsp" if by_kernel else "ocas": True}
+        has["sdca"] = loss.dual_step and loss.conjugate
         raise ValueError(
-            f"the dual of {loss!r} is not quadratic: take newton, ocas or sdca, or a loss such as "
-            "hinge or eps_insensitive"
+            f"the dual of {loss!r} is not quadratic: take {', '.join(filter(has.get, has))}, or a "
+            "loss such as hinge or eps_insensitive"
         )
 
 

@@ -164,7 +164,7 @@ def certificate(
         lam = lam_from_C(C, weight.sum())
     check_positive(lam=lam)
     _check_labels(loss, data)
-    require(loss, "conjugate", "the residual of a solver, such as the gap of newton or ocas")
+    require(loss, "conjugate", "the residual of a solver, such as the gap of ocas")
     lam = as_number("lam", lam)
     inner = innermost(model)
     bias = inner.bias if bias is None else bias

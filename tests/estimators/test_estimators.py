@@ -815,7 +815,7 @@ def test_wrong_parameters_are_told():
         (Pegasos(alpha=0.0), "alpha must be a finite number above 0"),
         (Pegasos(max_iter=0), "max_iter must be a whole number of at least 1"),
         (SVC(bias="bounded"), "bias must be one of 'free', 'none', 'feature'"),
-        (SVC(loss=losses.logistic), "is not quadratic: take newton, ocas or sdca"),
+        (SVC(loss=losses.logistic), "is not quadratic: take cpsp, sdca, or a loss"),
         (SVMClassifier("sdca"), "solver must be a solver such as"),
         (BudgetedSVC(budget=1), "budget must be a whole number of at least 2"),
         (BudgetedSVC(partners=0), "partners must be a whole number of at least 1"),

@@ -304,7 +304,7 @@ def test_linear_svc_takes_it_on_many_rows_unless_c_and_the_rows_are_large():
 def test_what_is_refused():
     with pytest.raises(ValueError, match="up to 1000 columns, got 1001: take dual_descent"):
         fit(jaxsvm.augmented_lagrangian(C), dataset(np.ones((4, 1001)), np.array([1, -1, 1, -1.0])))
-    with pytest.raises(ValueError, match="is not quadratic: take newton, ocas or sdca"):
+    with pytest.raises(ValueError, match="is not quadratic: take newton, ocas, sdca, or a loss"):
         jaxsvm.augmented_lagrangian(C, loss=losses.logistic)
     with pytest.raises(ValueError, match="rounds must be a whole number from 1 to 100000, got 0"):
         jaxsvm.augmented_lagrangian(C, rounds=0)

@@ -527,7 +527,7 @@ def test_what_is_refused():
     assert np.all(np.isfinite(inside))  # where the labels are not known
     with pytest.raises(ValueError, match="up to 1000 columns, got 1001: take dual_descent"):
         fit(jaxsvm.interior_point(C), dataset(np.ones((4, 1001)), np.array([1, -1, 1, -1.0])))
-    with pytest.raises(ValueError, match="is not quadratic: take newton, ocas or sdca"):
+    with pytest.raises(ValueError, match="is not quadratic: take newton, ocas, sdca, or a loss"):
         jaxsvm.interior_point(C, loss=losses.logistic)
     with pytest.raises(ValueError, match="rounds must be a whole number from 1 to 100000, got 0"):
         jaxsvm.interior_point(C, rounds=0)
