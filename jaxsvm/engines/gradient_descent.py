@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +16,7 @@ import optax
 from .. import projections
 from .._node import node, register, static
 from ..averaging import averaged_params
+from ..checks import brief
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot
 from ..samplers import uniform
@@ -83,6 +86,19 @@ def rows_in(batch: Batch) -> Array:
     return jnp.maximum(jnp.sum((batch.weight > 0).astype(batch.weight.dtype)), 1)
 
 
+@contextlib.contextmanager
+def calling_a_chain() -> Iterator[None]:
+    """Raise TypeError with one sentence for the errors of what is no chain of gradients alone."""
+    try:
+        yield
+    except (AttributeError, TypeError, ValueError) as error:
+        raise TypeError(
+            "tx must be a chain of gradients alone, and this one is none or needs more "
+            f"({brief(error)}): take one such as optax.sgd(0.1), or jaxsvm.newton(lam) for an "
+            "exact solution"
+        ) from error
+
+
 class GradientSolver(LossSolver):
     """Minimise a regularised mean loss of linear scores with the optax chain of a subclass.
 
@@ -122,7 +138,8 @@ class GradientSolver(LossSolver):
         dtype, stats = accum_dtype(data.x), self.stats(data)
         b = None if self.bias == "none" else jnp.zeros((), dtype)
         params = Weights(jnp.zeros(data.x.shape[-1], dtype), b)
-        return GradientState(params, self.chain(stats).init(params), stats)
+        with calling_a_chain():
+            return GradientState(params, self.chain(stats).init(params), stats)
 
     def update(self, state: State, batch: Batch) -> tuple[Any, Info]:
         if not isinstance(state, GradientState):
@@ -133,17 +150,16 @@ class GradientSolver(LossSolver):
         slope, size = self.loss.slope(score, batch.y), rows_in(batch)
         rate = batch.weight * slope / size
         grads = Weights(dot(rate, batch.x), None if b is None else jnp.sum(rate))
-        chain = optax.with_extra_args_support(self.chain(state.numbers))
-        try:
-            updates, opt = chain.update(grads, state.opt, state.params, active=jnp.any(rate != 0))
-        except TypeError as error:
-            if "keyword-only argument" not in str(error):
-                raise
-            raise TypeError(
-                f"tx must be a chain of gradients alone, and this one needs more ({error}): take "
-                "one such as optax.sgd(0.1), or jaxsvm.newton(lam) for an exact solution"
-            ) from error
-        params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
+        with calling_a_chain():
+            chain = optax.with_extra_args_support(self.chain(state.numbers))
+            step = functools.partial(chain.update, grads, state.opt, state.params)
+            try:
+                updates, opt = step(active=jnp.any(rate != 0))
+            except TypeError as error:
+                if "argument 'active'" not in str(error):
+                    raise
+                updates, opt = step()  # as one with arguments of its own may take no others
+            params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
         info = Info(
             loss=jnp.sum(batch.weight * self.loss.value(score, batch.y)) / size,
             residual=self.residual(grads, state.params, slope, batch),
@@ -187,7 +203,8 @@ class gradient(GradientSolver):
         A solver with a `Linear` model.
 
     Raises:
-        TypeError: in `update`, a chain that needs values of the objective, such as `optax.lbfgs`.
+        TypeError: in `init` or `update`, what is no chain, or one that needs more than gradients,
+            such as `optax.lbfgs`.
     """
 
     loss: Loss
