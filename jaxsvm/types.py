@@ -342,6 +342,21 @@ def state_class(name: str, **says: object) -> Callable:
     return decorate
 
 
+def updated(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
+    """One update of a solver, which may be one of a user.
+
+    Raises:
+        TypeError: it gives something else than the next state and an `Info`.
+    """
+    result = solver.update(state, batch)
+    if not isinstance(result, tuple) or [type(part) for part in result[1:]] != [Info]:
+        raise TypeError(
+            f"{type(solver).__name__}.update must return two values, the next state and a "
+            f"jaxsvm.Info, got {shown(result)}"
+        )
+    return result
+
+
 def said(state: State, word: str, default: object = None) -> Any:
     """What the class of a state says of itself by one of the attributes that `Solver` lists."""
     return getattr(state, word, default)
@@ -369,7 +384,7 @@ class Wrapper(Solver):
         return self.inner.init(key, data)
 
     def update(self, state: State, batch: Batch) -> tuple[State, Info]:
-        return self.inner.update(state, batch)
+        return updated(self.inner, state, batch)
 
     def model(self, state: State, data: Batch | None = None) -> Model:
         return self.inner.model(state, data)

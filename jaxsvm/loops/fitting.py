@@ -67,6 +67,7 @@ from ..types import (
     row_weights,
     rows_at,
     take_by_block,
+    updated,
 )
 from .checks import (
     adapted,
@@ -261,7 +262,7 @@ def run_once(inputs: Inputs, key: Array) -> tuple[State, Curve, Model]:
     """
     solver, sampler, _, data, x = inputs
     state = solver.init(jax.random.split(key)[0], data)
-    state, info = solver.update(state, data._replace(x=x, weight=weight_of(sampler, data)))
+    state, info = updated(solver, state, data._replace(x=x, weight=weight_of(sampler, data)))
     row = Curve(jnp.int32(1), info.loss, info.residual, info.support, info.evals, None)
     return state, row, solver.model(state, data)
 
@@ -299,7 +300,7 @@ def run_chunk(
         return drawn if sampler.combine is None else sampler.combine(solver.prepare(drawn))
 
     # compiled: `eval_shape` and the loop trace it once
-    update = jax.jit(lambda state, index: solver.update(state, batch(index)))
+    update = jax.jit(lambda state, index: updated(solver, state, batch(index)))
 
     def make_steps(first: Any, length: object, carry: tuple) -> tuple:
         """The carry after `length` steps, whose rows are drawn outside of the loop: cheaper."""

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from .._node import cast
 from ..flags import despite_flags
 from ..numerics import accum_dtype, in_mesh_of, is_traced
-from ..types import Batch, Info, Solver, State, check_batch, same_structure
+from ..types import Batch, Info, Solver, State, check_batch, same_structure, updated
 from .checks import check_solver
 
 
@@ -65,7 +65,7 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         raise
 
 
-_update = jax.jit(lambda solver, state, batch: solver.update(state, batch))
+_update = jax.jit(updated)
 
 # of the last calls of `step`: (id of the solver, dtype of the rows) -> the solver, which keeps its
 # id, and it as an argument, whose numbers are on the device

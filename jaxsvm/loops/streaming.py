@@ -44,6 +44,7 @@ from ..types import (
     Solver,
     SparseRows,
     State,
+    updated,
 )
 from .checks import (
     check_key,
@@ -438,7 +439,7 @@ def run_batches(
     (solver, probe, rows), share = inputs, batch // parts
     probe = (lambda model: None) if probe is None else probe
     # traced once; what the solver computes of its numbers is rounded as within an update
-    update = jax.jit(lambda state, rows: solver.update(state, rows))
+    update = jax.jit(lambda state, rows: updated(solver, state, rows))
     rows = with_features(solver, rows)
 
     def batch_at(k: Any) -> Batch:

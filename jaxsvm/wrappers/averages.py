@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .._node import between, node, register
 from ..averaging import AverageState, init_mean, update_mean
 from ..models import Linear
-from ..types import Array, Batch, Info, Solver, State, Wrapper, said
+from ..types import Array, Batch, Info, Solver, State, Wrapper, said, updated
 
 
 @register("AveragedState")
@@ -70,9 +70,9 @@ class averaged(Wrapper):
     def update(self, state: AveragedState, batch: Batch) -> tuple[AveragedState, Info]:
         if state.average is None:
             before = state.inner.weigh_next(self.start, self.weights)
-            inner, info = self.inner.update(before, batch)
+            inner, info = updated(self.inner, before, batch)
             return AveragedState(inner, None), info
-        inner, info = self.inner.update(state.inner, batch)
+        inner, info = updated(self.inner, state.inner, batch)
         mean = update_mean(state.average, self.iterate(inner), self.start, self.weights)
         return AveragedState(inner, mean), info
 

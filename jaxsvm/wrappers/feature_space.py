@@ -10,7 +10,7 @@ from .._node import node
 from ..checks import calling, is_array, shown
 from ..models import Mapped
 from ..numerics import blocked
-from ..types import Array, Batch, Info, Lifted, Model, Solver, State, Wrapper
+from ..types import Array, Batch, Info, Lifted, Model, Solver, State, Wrapper, updated
 
 # rows per call of the feature map, which bounds the memory of a Nystrom map to some MiB
 BLOCK = 4096
@@ -75,7 +75,7 @@ class on_features(Wrapper):
         return self.inner.init(key, self.prepare(data))
 
     def update(self, state: State, batch: Batch) -> tuple[State, Info]:
-        return self.inner.update(state, self.prepare(batch))
+        return updated(self.inner, state, self.prepare(batch))
 
     def model(self, state: State, data: Batch | None = None) -> Model:
         rows = None if data is None else self.prepare(data)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from .._node import register
 from ..models import Mapped
 from ..numerics import depends_on
-from ..types import Array, Batch, Info, Model, Solver, State, Wrapper, said
+from ..types import Array, Batch, Info, Model, Solver, State, Wrapper, said, updated
 
 
 @register("OneVsOneState")
@@ -58,7 +58,7 @@ class Problems(Wrapper):
         """One step of the problems that have rows in it."""
         parts = self.parts(batch)
         if "weight" not in parts:
-            one = lambda state, part: self.inner.update(state, batch._replace(**part))
+            one = lambda state, part: updated(self.inner, state, batch._replace(**part))
             state, info = jax.vmap(one)(state, parts)
             return state, combine(info, jnp.mean(info.loss))
         weight_of = functools.partial(step_weights, batch.index, self.inner.needs_all_rows)
@@ -67,7 +67,7 @@ class Problems(Wrapper):
         parts["weight"] = jnp.where(flat, 1, state.scale)[:, None] * parts["weight"]
 
         def update_one(old, part):
-            new, info = self.inner.update(old, batch._replace(**part))
+            new, info = updated(self.inner, old, batch._replace(**part))
             has_rows = jnp.any(weight_of(part["weight"], info.index) > 0)
             return select_state(has_rows, new, old), info, has_rows
 
