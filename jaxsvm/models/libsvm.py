@@ -96,6 +96,9 @@ def to_libsvm(model: object, path: str | bytes | os.PathLike, *, task: str | Non
             are not integers, models that are not finite.
         OSError: the file cannot be written.
 
+    Warns:
+        UserWarning: as `to_sklearn`.
+
     Example:
         >>> import tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "a.model")
@@ -229,6 +232,9 @@ def described(caller: str, model: object, task: str | None) -> tuple[Any, tuple 
             "jax.tree.map(lambda leaf: leaf[i], model)"
         )
     names = names or tuple(range(inner.scores if isinstance(inner, OneVsOne | OneVsRest) else 0))
+    if not task and not names:
+        how = "is taken for a regression: say task=, or pass result.classifier of a classifier"
+        warnings.warn(f"a model without names of classes {how}", stacklevel=caller_stacklevel())
     task = task or ("classification" if names else "regression")
     if task != "classification" and names:
         raise ValueError(f"task is {task!r}, but the model has classes: leave task out")

@@ -148,6 +148,9 @@ def to_sklearn(model: Any, *, task: str | None = None) -> BaseEstimator:
             numbers that are not finite.
         ImportError: scikit-learn is not installed.
 
+    Warns:
+        UserWarning: task is None, and a model without names is taken for a regression.
+
     Example:
         >>> import jax.numpy as jnp
         >>> model = Classifier(Linear(jnp.array([2.0, -1.0]), jnp.array(0.5)), ("ham", "spam"))
@@ -155,28 +158,30 @@ def to_sklearn(model: Any, *, task: str | None = None) -> BaseEstimator:
         >>> machine.decision_function([[1.0, 1.0]]).tolist(), machine.predict([[1, 1]]).tolist()
         ([1.5], ['spam'])
     """
-    mapped = model.inner if isinstance(model, Classifier) else model
+    mapped, columns = (model.inner, model.columns) if isinstance(model, Classifier) else (model, ())
+    known = {"feature_names_in_": np.array(columns, object)} if columns else {}
     if isinstance(mapped, Mapped) and type(mapped.phi).__name__ in _SCALERS:
         from sklearn.pipeline import make_pipeline
 
-        rest = mapped.inner if model is mapped else dataclasses.replace(model, inner=mapped.inner)
-        return make_pipeline(_scaler(mapped.phi), to_sklearn(rest, task=task))
+        within = {"inner": mapped.inner, "columns": ()}
+        rest = mapped.inner if model is mapped else dataclasses.replace(model, **within)
+        return make_pipeline(_scaler(mapped.phi, known), to_sklearn(rest, task=task))
     inner, names, task = described("to_sklearn", model, task)
     is_linear = isinstance(inner, Linear | OneVsRest)
     machine = (_linear_estimator if is_linear else _kernel_estimator)(inner, task)
-    if names is not None:
-        machine.classes_ = np.array(names)
+    vars(machine).update(known | ({} if names is None else {"classes_": np.array(names)}))
     return machine
 
 
-def _scaler(phi: Callable) -> BaseEstimator:
-    """The map of columns as a fitted `StandardScaler`."""
+def _scaler(phi: Callable, known: dict) -> BaseEstimator:
+    """The map of columns as a fitted `StandardScaler`; `known` are the names of columns."""
     from sklearn.preprocessing import StandardScaler
 
     shift, width = (getattr(phi, name) for name in _SCALERS[type(phi).__name__])
     made, width = StandardScaler(with_mean=shift is not None), _dense(width)
     mean = None if shift is None else _dense(shift)
-    vars(made).update(mean_=mean, scale_=width, var_=width**2, n_features_in_=len(width))
+    known = known | {"mean_": mean, "scale_": width, "var_": width**2}
+    vars(made).update(known, n_features_in_=len(width))
     return made
 
 
