@@ -33,7 +33,7 @@ def misclassified(score: Array, y: Array) -> Array:
     is_finite = abs(score) < np.inf
     if score.ndim == y.ndim:
         return ((score > 0) != (y > 0)) | ~is_finite
-    return (score.argmax(axis=1) != y.astype(np.int32)) | ~is_finite.all(axis=1)
+    return (score.argmax(axis=1) != y.astype(int)) | ~is_finite.all(axis=1)
 
 
 @struct
