@@ -87,9 +87,7 @@ def average_iterates(
         raise TypeError(
             f"weights must be a function of the count since start, or None, got {shown(weights)}"
         )
-
-    def init(params):
-        return init_mean(params, weights)
+    init = lambda params: init_mean(params, weights)
 
     def update(updates, state, params=None):
         if params is None:

@@ -495,9 +495,7 @@ def _of_linear(choices: tuple, v: Array, parameters: tuple) -> tuple[Callable, C
     if has_zeros:
         _, lam, l1_ratio, _ = lax.stop_gradient(parameters)
         is_in = (lax.stop_gradient(v) != 0) | (lam * l1_ratio * is_regularised == 0)
-
-    def transposed(u, x):
-        return jnp.where(is_in, affine_transpose(u, x, constant), 0)
+    transposed = lambda u, x: jnp.where(is_in, affine_transpose(u, x, constant), 0)
 
     def terms(parameters):
         """The slopes of the rows, the map by their Hessian, its diagonal, and the regulariser."""

@@ -81,9 +81,7 @@ def risk_of(loss: Any, data: Batch) -> Risk:
     # A weight of 0 times an infinite loss is 0.
     shares = lambda values: jnp.where(shaped(present, values), shaped(share, values) * values, 0)
     mean = lambda values: pairwise_sum(shares(values))
-
-    def value_and_slope(f):
-        return mean(loss.value(f, y)), shares(loss.slope(f, y))
+    value_and_slope = lambda f: (mean(loss.value(f, y)), shares(loss.slope(f, y)))
 
     def conjugate(u):
         divisor = jnp.where(shaped(present, u), shaped(share, u), 1)

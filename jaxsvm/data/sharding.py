@@ -72,7 +72,8 @@ def shard(data: Batch, mesh: Mesh | None = None, *, blocks: int | None = None) -
             f'blocks must be a multiple of the {devices} devices on the axis "{ROWS}", got {blocks}'
         )
     sharding = NamedSharding(mesh, PartitionSpec(ROWS))
-    own = _own_blocks(sharding, blocks)
+    slices = sharding.addressable_devices_indices_map((blocks,)).values()
+    own = np.unique(np.concatenate([np.arange(blocks)[index] for index in slices]))  # of here
     data, length = _same_shapes(data, len(own))
 
     # each block: floor or ceil of n / blocks rows, then its last row again
@@ -91,12 +92,6 @@ def shard(data: Batch, mesh: Mesh | None = None, *, blocks: int | None = None) -
     is_known = is_row.ravel() & (np.asarray(data.index)[rows] >= 0)
     index = np.where(is_known, number.ravel(), -1).astype(np.int32)
     return laid._replace(weight=lay(weight), index=lay(index))
-
-
-def _own_blocks(sharding: NamedSharding, blocks: int) -> np.ndarray:
-    """The numbers of the blocks on the devices of this process, ascending."""
-    slices = sharding.addressable_devices_indices_map((blocks,)).values()
-    return np.unique(np.concatenate([np.arange(blocks)[index] for index in slices]))
 
 
 def _same_shapes(data: Batch, own: int) -> tuple[Batch, int]:

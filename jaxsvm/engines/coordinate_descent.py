@@ -71,9 +71,7 @@ def descend(
     one_visit = jnp.maximum(all_rows, 1).astype(dtype)  # of each row
     starts_at_0, rounding = ~jnp.any(coef != 0), float(jnp.finfo(dtype).eps) ** 0.5
     most = rounds.astype(dtype) + jnp.where(starts_at_0, 0.0, 2.0)
-
-    def should_continue(at):
-        return (at.residual > tol) & (at.visits < most) & ~at.is_stuck
+    should_continue = lambda at: (at.residual > tol) & (at.visits < most) & ~at.is_stuck
 
     def step(at):
         new, kept, number, moved = _pass(problem, at)

@@ -166,11 +166,9 @@ class NuProblem(NamedTuple):
 
 def levels(dual: Dual) -> Array:
     """The multipliers of the sums (k,), each as `dual_qp.intercept`."""
-
-    def of_part(coef: Array, low: Array, high: Array) -> Array:
-        return intercept(dual._replace(coef=coef, bounds=Quadratic(low, high)), "free")
-
-    return jax.vmap(of_part)(dual.coef, dual.bounds.low, dual.bounds.high)
+    of = lambda coef, *bounds: dual._replace(coef=coef, bounds=Quadratic(*bounds))
+    bounds = dual.bounds.low, dual.bounds.high
+    return jax.vmap(lambda *part: intercept(of(*part), "free"))(dual.coef, *bounds)
 
 
 def best_offset(dual: Dual, weight: Array, nu: Array) -> Array:

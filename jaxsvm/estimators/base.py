@@ -316,7 +316,9 @@ class BaseSVM(RunParameters, BaseEstimator):
         if first:
             self._seed, self._calls = make_seed(self.random_state), -1
         self._calls += 1
-        return key_of(self._calls, self._seed)
+        # of 0 and n it is `jax.random.key(n)`, by its bits: without a program
+        bits = jax.device_put(np.array([self._calls, self._seed], np.uint32))
+        return jax.random.wrap_key_data(bits, impl="threefry2x32")
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
@@ -424,12 +426,6 @@ def steps_of_state(run: Fit) -> int:
     states = run.state.solver if isinstance(run.state.solver, list) else [run.state.solver]
     bare = [state.inner if isinstance(state, MaskedState) else state for state in states]
     return max(int(np.asarray(state.steps).max()) for state in bare)
-
-
-def key_of(*numbers: int) -> jax.Array:
-    """The key of two numbers, of 0 and n `jax.random.key(n)`, by its bits: without a program."""
-    bits = jax.device_put(np.array(numbers, np.uint32))
-    return jax.random.wrap_key_data(bits, impl="threefry2x32")
 
 
 def is_one_update(spec: Spec, solver: Solver) -> bool:

@@ -94,12 +94,6 @@ def compact(model: object, rows: np.ndarray, d: int | None) -> Any:
     return dataclasses.replace(model, x=x, coef=coef, index=index)
 
 
-def _is_usual(points: Expansion) -> bool:
-    """Whether there are dense points that all models share, and a kernel of `VALUES` of them."""
-    is_shared = points.index.ndim == 1 and len(points.x.shape) == 2
-    return is_shared and type(points.kernel) in VALUES and not isinstance(points.x, SparseRows)
-
-
 def apply(fn: Any, x: Any) -> Any:
     """The values of a model or a map at checked rows, by few programs whatever their number.
 
@@ -107,7 +101,9 @@ def apply(fn: Any, x: Any) -> Any:
     compiles.
     """
     x, points = to_train_dtype(x), fn.inner if isinstance(fn, OneVsRest) else fn
-    if not isinstance(points, Expansion) or not _is_usual(points) or is_sparse(x):
+    is_usual = isinstance(points, Expansion) and type(points.kernel) in VALUES
+    is_shared = is_usual and points.index.ndim == 1 and len(points.x.shape) == 2
+    if not is_shared or isinstance(points.x, SparseRows) or is_sparse(x):
         return decision_values(fn, x, SIZES)
     z, coef = np.asarray(points.x), np.asarray(points.coef)
     if len(x) * (z.size + coef.size) > MANY:

@@ -68,8 +68,8 @@ class NuSVC(KernelClassifier):
         """As `BaseClassifier._targets`, after LIBSVM's check of nu for each pair of classes."""
         targets = super()._targets(y, weight)
         total = np.bincount(targets.place, weight, len(self.classes_))
-        limits = limits_of_nu(total)
-        for limit, a, b in zip(limits, *np.triu_indices(len(total), 1), strict=True):
+        for a, b in zip(*np.triu_indices(len(total), 1), strict=True):
+            limit = 2 * min(total[a], total[b]) / (total[a] + total[b])
             if self.nu > limit * (1 + 1e-6):
                 one, other = self.classes_[[a, b]].tolist()
                 raise ValueError(
@@ -77,9 +77,3 @@ class NuSVC(KernelClassifier):
                     f"at most 2 min(n+, n-) / (n+ + n-) = {limit:.6g} by weight, got {self.nu:g}"
                 )
         return targets._replace(factors=1.0)
-
-
-def limits_of_nu(total: np.ndarray) -> np.ndarray:
-    """The largest nu of each pair of classes, from the weights (k,) of the classes."""
-    first, second = np.triu_indices(len(total), 1)
-    return 2 * np.minimum(total[first], total[second]) / (total[first] + total[second])

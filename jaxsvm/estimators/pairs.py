@@ -29,18 +29,14 @@ from .preprocess import MANY, padded_rows
 LANES, FEW = 32, 64  # of more than 64 problems 32 are trained at a time
 
 
-def pair_number(first: np.ndarray, second: np.ndarray, k: int) -> np.ndarray:
-    """The number of the pair of classes first < second among (0, 1), (0, 2), ..., (k-2, k-1)."""
-    return first * (2 * k - first - 1) // 2 + second - first - 1
-
-
 def pairs_by_opponent(place: np.ndarray, k: int) -> np.ndarray:
-    """The numbers of the pairs (k-1, m) of m points of classes `place`.
+    """The numbers of the pairs (k-1, m) of m points of classes `place`: of (0, 1), (0, 2), ...
 
     Row r of a point of class c is its pair with the class r, or r + 1 from r = c on.
     """
     opponent = np.arange(k - 1)[:, None] + (np.arange(k - 1)[:, None] >= place)
-    return pair_number(np.minimum(opponent, place), np.maximum(opponent, place), k)
+    first = np.minimum(opponent, place)
+    return first * (2 * k - first - 1) // 2 + np.maximum(opponent, place) - first - 1
 
 
 def votes_of(first_wins: np.ndarray, k: int) -> np.ndarray:

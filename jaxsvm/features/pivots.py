@@ -137,9 +137,7 @@ def _pivots(key: Array, kernel: Kernel, x: Array, rows: Array, count: int, block
     diagonal = kernel.diag(x)
     n, dtype = diagonal.shape[0], diagonal.dtype
     floor = count * float(jnp.finfo(dtype).eps) * diagonal
-
-    def should_continue(state):
-        return (state.rank < count) & jnp.any(state.residual > floor)
+    should_continue = lambda state: (state.rank < count) & jnp.any(state.residual > floor)
 
     def fill_block(state):
         """Add pivots to the first block of columns that is not full."""
@@ -202,9 +200,7 @@ def _accept(
     extend = lambda a, value: jnp.pad(a, (0, block), constant_values=value)
     drawn, least = extend(drawn, -1), extend(least, jnp.inf)
     start = empty_factor(extend(residual, 0), block)._replace(rank=rank)
-
-    def has_next(factor):
-        return (factor.rank < block) & jnp.any(factor.residual > least)
+    has_next = lambda factor: (factor.rank < block) & jnp.any(factor.residual > least)
 
     def add_next(factor):
         p = jnp.argmax(factor.residual > least).astype(jnp.int32)

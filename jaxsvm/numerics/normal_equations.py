@@ -87,11 +87,6 @@ def sparsely_weighted_gram(x: Array, s: Array, constant: bool) -> Array:
     return lax.fori_loop(0, -(-used // GATHERED), add, jnp.zeros((size, size), s.dtype))
 
 
-def _squares(x: Array | SparseRows) -> Array | SparseRows:
-    """The rows with squared entries."""
-    return jax.tree.map(lambda a: a * a if jnp.issubdtype(a.dtype, jnp.floating) else a, x)
-
-
 def cholesky(ridge: Array, gram: Array) -> Callable:
     """The map r -> v with (diag(ridge) + gram) v = r, up to rounding; positive definite.
 
@@ -139,7 +134,8 @@ def preconditioner(x: Array | SparseRows, system: str, constant: bool) -> Callab
     if system in ("cholesky", "exact"):
         return lambda s, ridge: cholesky(ridge, weighted_gram(x, s, constant))
     if system in ("cg", "centred"):
-        squared = _squares(x)
+        is_entry = lambda a: jnp.issubdtype(a.dtype, jnp.floating)  # and no place of one
+        squared = jax.tree.map(lambda a: a * a if is_entry(a) else a, x)
 
         def by_diagonal(s: Array, ridge: Array) -> Callable:
             diagonal = affine_transpose(s, squared, constant)
@@ -197,9 +193,7 @@ def solve_normal(
     preconditioned = precondition(r)
     square = dot(r, preconditioned)
     goal = rtol**2 * square
-
-    def should_continue(carry):
-        return (carry[0] < limit) & (carry[-1] > goal)
+    should_continue = lambda carry: (carry[0] < limit) & (carry[-1] > goal)
 
     def step(carry):
         k, v, response, residual, direction, square = carry

@@ -67,8 +67,7 @@ def sums_by_key(
             zeros = Ranges(ranges.start - first, ranges.end - last)
             return zeros, Ranges(n_zeros + first, n_zeros + last)
 
-        def total(ranges):
-            return totals[:, ranges.end] - totals[:, ranges.start]
+        total = lambda ranges: totals[:, ranges.end] - totals[:, ranges.start]
 
         def choose(zeros, ones):
             return Ranges(*(jnp.where(wants_one, b, a) for a, b in zip(zeros, ones, strict=True)))

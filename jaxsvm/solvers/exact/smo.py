@@ -82,9 +82,7 @@ class smo(QpSolver):
         dual = qp.dual(state, x, y)
         centred_state, shift = centre(qp, state, dual, self.bias)
         dual = dual.at_state(centred_state)
-
-        def row(i):
-            return add_l2(qp.kernel(x[i[None]], x)[0], dual, i)
+        row = lambda i: add_l2(qp.kernel(x[i[None]], x)[0], dual, i)
 
         new_dual, sum_error, step = STEPS[self.bias](row, dual, state.sum_error)
         sums = centred_state.grad, centred_state.compensation

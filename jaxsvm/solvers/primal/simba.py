@@ -169,9 +169,7 @@ def _slack(q: Array, weight: Array, budget: Array) -> Array:
     q, weight, budget = lax.stop_gradient((q, weight, budget))
     kind = jnp.int64 if q.dtype == jnp.float64 else jnp.int32
     bits = jnp.where(weight > 0, lax.bitcast_convert_type(q, kind), -1)
-
-    def spent(threshold):
-        return 2 * pairwise_sum(jnp.where(bits > threshold, weight, 0))
+    spent = lambda threshold: 2 * pairwise_sum(jnp.where(bits > threshold, weight, 0))
 
     def halve(_, ends):
         low, high = ends  # xi = 2 above low exceeds the budget, above high it does not
