@@ -367,7 +367,8 @@ def other_program(case: Case) -> None:
     want = machine.predict(x) if form is svm.SVR else machine.decision_function(x)
     near(case, pairs(model), want if k > 2 or form is not svm.SVC else want, "decision values", 1e-3)
     path = case.folder / "a.model"
-    case.attempt(f"to_libsvm of {text}", models.to_libsvm, model, path, must=True)
+    task = None if form is svm.SVC else "regression"
+    case.attempt(f"to_libsvm of {text}", models.to_libsvm, model, path, must=True, task=task)
     loaded = svmutil.svm_load_model(str(path))
     labels, _, values = svmutil.svm_predict([0] * N, x.astype("f8"), loaded, "-q")
     values = np.asarray(values)

@@ -119,7 +119,9 @@ def test_the_float32_average_of_a_solver_is_that_of_float64(weights, start, nois
     t = np.arange(1, STEPS + 1.0)
     iterates = (1 + 1 / t + noise * np.random.default_rng(4).normal(size=STEPS)).astype(np.float32)
     model = lambda w, data=None: models.Linear(w, jnp.zeros((), w.dtype))
-    inner = plain(lambda key, data: jnp.zeros(1), lambda w, batch: (batch, None), model)
+    inner = plain(
+        lambda key, data: jnp.zeros(1), lambda w, batch: (batch, jaxsvm.Info(*[w] * 6)), model
+    )
     outer = averaged(inner, start=start, weights=weights)
     run = jax.jit(
         lambda state, rows: jax.lax.scan(
