@@ -477,27 +477,15 @@ def test_the_excess_falls_at_least_like_one_over_the_root_of_the_steps():
 
 @pytest.mark.parametrize("factory", [jaxsvm.asset, jaxsvm.asset_star])
 def test_a_wrong_lam_is_refused(factory):
-    data = dataset("hinge", dtype=np.float32)
-    for lam, words in (
-        (0.0, "finite number above 0"),
-        (-1.0, "finite number above 0"),
-        (np.nan, "finite number above 0"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            jaxsvm.fit(factory(lam), data, jax.random.key(0), steps=1)
-    with pytest.raises(ValueError, match="sweep it with jax.vmap"):
-        jaxsvm.fit(factory(jnp.ones(2)), data, jax.random.key(0), steps=1)
+    for lam in (0.0, np.nan):
+        with pytest.raises(ValueError, match="finite number above 0"):
+            factory(lam)
 
 
 @pytest.mark.parametrize("bias", ["feature", "yes", None])
 def test_a_wrong_bias_is_refused(bias):
     with pytest.raises(ValueError, match="bias must be one of 'free', 'none'"):
-        jaxsvm.fit(
-            jaxsvm.asset(0.1, bias=bias),
-            dataset("hinge", dtype=np.float32),
-            jax.random.key(0),
-            steps=1,
-        )
+        jaxsvm.asset(0.1, bias=bias)
 
 
 @pytest.mark.parametrize(

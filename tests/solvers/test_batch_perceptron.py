@@ -152,18 +152,6 @@ def test_rows_added_before_are_preferred():
     assert taken(worst) == [0] and taken(worst, 2, 4) == [0] and taken(worst, 3, 4) == [3]
 
 
-@pytest.mark.long
-def test_sparse_rows_are_dense_ones(x64):
-    x = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.3, 0, X)
-    dense, sparse = (dataset(a) for a in (x, scipy.sparse.csr_matrix(x)))
-    for kernel, _ in GRAMS.values():
-        one, other = (
-            trace(jaxsvm.batch_perceptron(0.05, kernel), data, 40) for data in (dense, sparse)
-        )
-        np.testing.assert_allclose(one[0], other[0], rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(one[1].index, other[1].index)
-
-
 @pytest.mark.parametrize("margin", [-0.1, np.nan, np.inf])
 def test_a_margin_is_a_number_of_at_least_0(margin):
     with pytest.raises(ValueError, match="margin must be a finite number of at least 0, got"):

@@ -217,12 +217,6 @@ def test_classes_and_several_targets():
     np.testing.assert_allclose(both[:, 0], -both[:, 1], atol=0.02)
 
 
-def test_under_vmap_as_alone():
-    data, grid = dataset(), jnp.asarray([0.1, 1.0, 10.0])
-    one = lambda C: fit(jaxsvm.block_descent(C), data, sampler=samplers.epochs(16), steps=9).model.w
-    np.testing.assert_allclose(jax.vmap(one)(grid), jnp.stack([one(C) for C in grid]), rtol=1e-5)
-
-
 def test_the_start_of_another_number():
     """A run goes on from another C, whose bounds cut the coefficients."""
     data, options = dataset(), {"sampler": samplers.epochs(16), "tol": 1e-5, "steps": 3000}

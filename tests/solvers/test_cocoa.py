@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.sparse
 from sklearn.svm import LinearSVC, LinearSVR
 
 import jaxsvm
@@ -149,20 +148,6 @@ def test_real_targets_and_a_regularised_bias(x64):
     best = LinearSVR(fit_intercept=True, intercept_scaling=1, **options).fit(x, y)
     np.testing.assert_allclose(run.model(x), best.predict(x), rtol=1e-4, atol=1e-4)
     assert run.model.bias == "feature"
-
-
-@pytest.mark.long
-def test_sparse_rows_are_visited_as_dense_ones():
-    x, y = problem()
-    x = np.where(np.abs(x) > 0.7, x, 0)
-    dense, sparse = (
-        jaxsvm.dataset(form, y)
-        for form in (x.astype(np.float32), scipy.sparse.csr_matrix(x.astype(np.float32)))
-    )
-    here, there = (
-        jaxsvm.fit(jaxsvm.cocoa(C, blocks=4), rows, KEY, steps=5) for rows in (dense, sparse)
-    )
-    np.testing.assert_allclose(there.model.w, here.model.w, rtol=1e-5, atol=1e-6)
 
 
 def test_bad_input_gets_a_sentence():

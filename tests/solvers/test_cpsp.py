@@ -136,25 +136,6 @@ def test_the_fixed_point_is_a_maximum(x64):
     np.testing.assert_allclose(b, best, atol=2e-4)
 
 
-@pytest.mark.long
-def test_sparse_rows_give_the_same(x64):
-    x = X * (np.abs(X) > 0.5)
-    solver = cpsp(LAM, RBF, points=4)
-    one, other = (
-        jaxsvm.fit(solver, dataset(rows), KEY, steps=20).model
-        for rows in (x, scipy.sparse.csr_matrix(x))
-    )
-    np.testing.assert_allclose(one(jnp.asarray(x)), other(jnp.asarray(x)), atol=1e-6)
-
-
-@pytest.mark.long
-def test_a_sweep_over_lam_is_a_loop(x64):
-    data, lams = dataset(), jnp.asarray([0.3, 0.01])
-    values = lambda lam: jaxsvm.fit(cpsp(lam, RBF, points=3), data, KEY, steps=20).model(data.x)
-    for swept, lam in zip(jax.vmap(values)(lams), lams, strict=True):
-        np.testing.assert_allclose(swept, values(float(lam)), atol=1e-5)
-
-
 def test_bad_input_is_refused():
     for options, sentence in (
         ({"points": 0}, "points must be a whole number of at least 1, got 0"),

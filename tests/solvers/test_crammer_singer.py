@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
@@ -15,7 +14,6 @@ from sklearn.svm import LinearSVC
 import jaxsvm
 from jaxsvm import features, implicit, kernels, losses
 from jaxsvm.engines.coordinate_descent import PRIMES
-from jaxsvm.testing import check_solver
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(3)
@@ -83,21 +81,6 @@ def test_in_float32_the_gap_is_that_of_the_objective():
     assert ((own >= 0) & (own <= 1)).all() and (np.sort(coef, axis=1)[:, :-1] <= 0).all()
     loss = objective(*weights(result.model), 1.0) - objective(*weights(result.model), 0.0)
     assert float(result.info.loss[-1]) == pytest.approx(loss / N, rel=1e-4)
-
-
-@pytest.mark.long
-def test_it_keeps_the_promises_of_a_solver():
-    data = rows(X[:24], Y[:24])
-    check_solver(jaxsvm.crammer_singer(0.3, classes=K, tol=1e-6), data, steps=4)
-
-
-def test_sparse_rows_end_at_the_same_model():
-    x = np.where(RNG.random((N, D)) < 0.5, X, 0)
-    fit = lambda x: jaxsvm.fit(jaxsvm.crammer_singer(0.3, classes=K, tol=1e-6), rows(x), KEY).model
-    for found, expected in zip(
-        weights(fit(scipy.sparse.csr_matrix(x))), weights(fit(x)), strict=True
-    ):
-        np.testing.assert_allclose(found, expected, atol=2e-4)
 
 
 def test_rows_of_weight_0_have_no_effect():

@@ -407,20 +407,6 @@ def test_rows_of_a_batch_are_taken_in_turn_and_padding_is_passed_over(x64):
 
 
 @pytest.mark.long
-def test_a_run_gone_on_with_has_the_same_bits():
-    data, solver = dataset(dtype=np.float32), make()
-    fit = functools.partial(jaxsvm.fit, solver, data, every=100, sampler=jaxsvm.samplers.epochs(1))
-    whole, first = fit(KEY, steps=100), fit(KEY, steps=27)
-    second = fit(steps=73, state=first.state)
-    same = jax.tree.map(
-        lambda a, b: np.asarray(a).tobytes() == np.asarray(b).tobytes(),
-        second.state.solver,
-        whole.state.solver,
-    )
-    assert all(jax.tree.leaves(same)) and np.any(second.model.coef != first.model.coef)
-
-
-@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("passes", [1, 3])
 def test_many_rows_a_step_make_the_visits_of_one_row_a_step(bias, passes, x64):

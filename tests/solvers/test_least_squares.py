@@ -150,14 +150,6 @@ def test_a_stream_of_equal_chunks_reads_all_rows(x64):
     )
 
 
-def test_sparse_rows_are_the_same_rows(x64):
-    sparse = scipy.sparse.random(N, P, 0.4, random_state=1, format="csr")
-    dense = jaxsvm.fit(jaxsvm.least_squares(0.1), dataset(sparse.toarray()), KEY).model
-    np.testing.assert_allclose(
-        jaxsvm.fit(jaxsvm.least_squares(0.1), dataset(sparse), KEY).model.w, dense.w, rtol=1e-10
-    )
-
-
 def test_limits(x64):
     """Large lam: w = c / (n lam) and b = mean y. Small lam: NumPy's least squares."""
     data = dataset()

@@ -323,24 +323,6 @@ def test_the_system_is_chosen_by_the_rows():
     assert "cholesky" not in programs(newton(LAM, system="cg"), narrow)
 
 
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("bias", BIASES)
-def test_weights_are_copies(bias, x64):
-    weighted = solve(dataset(weight=WEIGHT), bias=bias, tol=1e-18)
-    times = WEIGHT.astype(int)
-    copied = solve(dataset(np.repeat(X, times, 0), np.repeat(Y, times)), bias=bias, tol=1e-18)
-    np.testing.assert_allclose(weighted.model.w, copied.model.w, atol=1e-8)
-    np.testing.assert_allclose(weighted.model.b, copied.model.b, atol=1e-8)
-
-
-@pytest.mark.long
-def test_several_lam_at_once_are_a_loop(x64):
-    lams = jnp.array([1e-3, 1e-2, 0.1, 1.0])
-    several = jax.vmap(lambda lam: solve(dataset(), lam, bias="free").model.w)(lams)
-    each = [solve(dataset(), float(lam), bias="free").model.w for lam in lams]
-    np.testing.assert_allclose(several, each, rtol=1e-6, atol=1e-8)
-
-
 @pytest.mark.long
 def test_on_features_is_newton_on_the_features(x64):
     phi = features.nystrom(KEY, kernels.rbf(1.5), X, landmarks=12)

@@ -295,39 +295,6 @@ def test_a_weight_is_that_many_copies_and_libsvms_weight(form, x64):
     assert not np.asarray(weighted.model.coef)[WHOLE == 0].any()
 
 
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("form", FORMS)
-def test_rows_of_weight_0_change_nothing(form, x64):
-    wild = np.concatenate([X, 50 + X[:8]]), np.concatenate([target(form), -target(form)[:8]])
-    padded = fit(make(form), dataset(form, *wild, np.r_[np.ones(N), np.zeros(8)]))
-    np.testing.assert_allclose(
-        padded.model(Z), fit(make(form), dataset(form)).model(Z), rtol=0, atol=1e-8
-    )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("form", FORMS)
-def test_a_run_in_pieces_saved_between_has_the_bits_of_the_whole_one(form, tmp_path):
-    data, solver = dataset(form, dtype=np.float32), make(form, working_set=8, rounds=1)
-    whole = fit(solver, data, tol=1e-4, steps=6)
-    piece = fit(solver, data, tol=1e-4, steps=2)
-    models.save(tmp_path / "run.npz", piece.state)
-    state = models.load(tmp_path / "run.npz")
-    rest = jaxsvm.fit(solver, data, steps=4, every=1, tol=1e-4, state=state)
-    for a, b in zip(
-        jax.tree.leaves((whole.model, whole.state)),
-        jax.tree.leaves((rest.model, rest.state)),
-        strict=True,
-    ):
-        a, b = (
-            np.asarray(
-                jax.random.key_data(v) if jnp.issubdtype(v.dtype, jax.dtypes.prng_key) else v
-            )
-            for v in (a, b)
-        )
-        np.testing.assert_array_equal(a, b)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_a_sweep_gives_the_single_runs(form, x64):

@@ -265,20 +265,6 @@ def test_the_gap_bounds_the_distance_to_the_optimum(factory, dtype, x64):
 
 @pytest.mark.long
 @both
-def test_weights_are_copies(factory, x64):
-    times = WEIGHT.astype(int)
-    copies = dataset(np.repeat(X, times, 0), np.repeat(Y, times))
-    for bias in ("none", "free"):
-        one = jaxsvm.fit(
-            factory(LAM, planes=PLANES, bias=bias), dataset(weight=WEIGHT), KEY, steps=12
-        )
-        other = jaxsvm.fit(factory(LAM, planes=PLANES, bias=bias), copies, KEY, steps=12)
-        np.testing.assert_allclose(one.model.w, other.model.w, atol=1e-9)
-        np.testing.assert_allclose(one.model.b, other.model.b, atol=1e-9)
-
-
-@pytest.mark.long
-@both
 def test_sparse_rows_give_the_same_without_a_dense_copy(factory, x64):
     x = X * (np.abs(X) > 0.5)
     for bias in ("none", "feature"):
@@ -307,18 +293,6 @@ def test_features_of_drawn_rows_are_cpny(x64):
     np.testing.assert_allclose(run.model(data.x), exact.model(data.x), atol=1e-3)
     one, other = (float(objectives.primal(each.model, data, LAM)) for each in (run, exact))
     np.testing.assert_allclose(one, other, rtol=1e-8)
-
-
-@pytest.mark.long
-def test_a_sweep_over_lam_is_a_loop(x64):
-    data = dataset()
-    lams = jnp.asarray([0.3, 0.02, 1e-4])
-    several = jax.vmap(
-        lambda lam: jaxsvm.fit(ocas(lam, planes=PLANES), data, KEY, steps=15).model.w
-    )(lams)
-    for w, lam in zip(several, lams, strict=True):
-        alone = jaxsvm.fit(ocas(float(lam), planes=PLANES), data, KEY, steps=15).model.w
-        np.testing.assert_allclose(w, alone, rtol=1e-7)
 
 
 # Bad input

@@ -991,22 +991,6 @@ def test_rows_of_a_batch_come_in_turn(name, x64):
     assert int(info.support[-1]) == BUDGET
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "name", ["tightest", "forgetron", "projectron++", "bpas", "fogd", "nogd"]
-)  # all spaces, all rules
-def test_sparse_rows_are_the_same_rows(name, x64):
-    x = np.where(np.random.default_rng(2).random((N, D)) < 0.4, 0, X)
-    index = jnp.arange(N, dtype=jnp.int32)[:, None]
-    data = [jaxsvm.dataset(rows, LABELS) for rows in (x, scipy.sparse.csr_matrix(x))]
-    dense, sparse = (
-        run(METHODS[name](BUDGET), jax.vmap(functools.partial(jaxsvm.take, d))(index)) for d in data
-    )
-    np.testing.assert_allclose(sparse[2], dense[2], rtol=0, atol=1e-10)
-    np.testing.assert_allclose(sparse[1].loss, dense[1].loss, rtol=0, atol=1e-10)
-    assert np.sum(dense[1].loss > 0) > BUDGET
-
-
 # what is refused
 
 

@@ -22,7 +22,6 @@ import jaxsvm
 from jaxsvm import losses
 from jaxsvm.estimators import GridCV, LinearSVC
 from jaxsvm.solvers.primal.columns import Columns
-from jaxsvm.testing import check_solver
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(2)
@@ -369,14 +368,6 @@ def test_traced_sparse_rows_keep_the_matrix_up_to_512_columns():
     np.testing.assert_allclose(inside.w, alone.w, atol=1e-5)
 
 
-@pytest.mark.long
-def test_many_at_once_and_one_after_the_other_are_equal(x64):
-    lams = jnp.array([0.01, 0.05, 0.2])
-    for system in SYSTEMS:
-        at = lambda lam: fit(jaxsvm.proximal_newton(lam, system=system), tol=1e-12).model.w
-        np.testing.assert_allclose(jax.vmap(at)(lams), [at(lam) for lam in lams], atol=1e-9)
-
-
 def test_a_path_goes_on_from_the_solution_before(x64):
     data = jaxsvm.dataset(X, Y)
     first = jaxsvm.fit(jaxsvm.proximal_newton(0.05), data, KEY, steps=1, tol=1e-10)
@@ -402,10 +393,6 @@ def test_select_takes_lam_and_the_share():
         progress=False,
     )
     assert chosen.table.folds.shape == (2, 2, 3) and set(chosen.chosen) == {"lam", "ratio"}
-
-
-def test_the_contract_of_solvers_in_use():
-    check_solver(jaxsvm.proximal_newton(0.1), jaxsvm.dataset(X.astype(np.float32), Y))
 
 
 @pytest.mark.parametrize(

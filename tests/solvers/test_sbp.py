@@ -413,26 +413,6 @@ def test_looks_cost_the_whole_matrix_and_change_nothing_else(look, bias, x64):
 
 @pytest.mark.long
 @BOTH
-def test_a_resumed_run_is_the_whole_run(bias):
-    fit = functools.partial(
-        jaxsvm.fit, make(bias=bias, bound_every=7), dataset(dtype=np.float32), every=20
-    )
-    whole, first = fit(KEY, steps=60), fit(KEY, steps=31)
-    second = fit(steps=29, state=first.state)
-    for one, other in zip(
-        jax.tree.leaves((whole.state, whole.model)),
-        jax.tree.leaves((second.state, second.model)),
-        strict=True,
-    ):
-        one, other = (
-            jax.random.key_data(a) if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else a
-            for a in (one, other)
-        )
-        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
-
-
-@pytest.mark.long
-@BOTH
 def test_batches_of_draws(bias):
     """As many draws as the sampler hands rows, whatever these are; the mean of them is the step."""
     run = jaxsvm.fit(

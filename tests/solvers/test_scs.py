@@ -6,10 +6,8 @@ from __future__ import annotations
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.sparse
 from test_wolfe import (
     GRAMS,
     KEY,
@@ -415,82 +413,10 @@ def test_features_are_rows(x64):
     same(run.info.residual, one.info.residual, 1e-6)
 
 
-@pytest.mark.long
-def test_sparse_rows_are_dense_ones(x64):
-    x = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.4, 0, X)
-    for kernel, choices in (
-        (RBF, {}),
-        (RBF, {"fresh_sample": True}),
-        (None, {"fresh_sample": True}),
-    ):
-        one, other = (
-            trace(make(kernel=kernel, **choices), dataset(a), 20)
-            for a in (x, scipy.sparse.csr_matrix(x))
-        )
-        same(one[0].w.coef, other[0].w.coef)
-        same(one[1].loss, other[1].loss)
-    run = jaxsvm.fit(make(), dataset(scipy.sparse.csr_matrix(x)), KEY, steps=20)
-    same(run.model(x), jaxsvm.fit(make(), dataset(x), KEY, steps=20).model(x))
-
-
-@pytest.mark.long
-def test_rows_of_weight_zero_may_hold_anything(x64):
-    """They are not drawn, nor are they among the fresh ones."""
-    wild = WEIGHT == 0
-    x, y = X.copy(), Y.copy()
-    x[wild], y[wild] = 50 * X[wild], -Y[wild]
-    for choices in ({}, {"fresh_sample": True}):
-        one, other = (
-            trace(make(**choices), dataset(*rows, WEIGHT), 20)[0] for rows in ((X, Y), (x, y))
-        )
-        np.testing.assert_array_equal(one.index, other.index)
-        same(one.w.coef, other.w.coef)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "choices", [{"fresh_sample": True}, {"line_search": "wolfe", "metric": "euclidean"}], ids=str
-)
-def test_a_run_goes_on_where_it_stopped(choices):
-    solver, data = make(**choices), dataset(dtype=np.float32)
-    whole = jaxsvm.fit(solver, data, KEY, steps=30, every=7)
-    for cut in (1, 7, 22):
-        first = jaxsvm.fit(solver, data, KEY, steps=cut, every=7)
-        second = jaxsvm.fit(solver, data, state=first.state, steps=30 - cut, every=7)
-        np.testing.assert_array_equal(whole.model.coef, second.model.coef)
-        np.testing.assert_array_equal(whole.state.solver.radius, second.state.solver.radius)
-
-
-@pytest.mark.long
-def test_many_at_once(x64):
-    """Several lam, and several eta1 and gamma, in one program."""
-    fit = lambda lam, eta1, gamma: jaxsvm.fit(
-        make(lam, eta1=eta1, gamma=gamma), dataset(), KEY, steps=20, every=20
-    )
-    numbers = np.array([[0.01, 0.1, 2.0], [0.2, 0.5, 0.1], [2.0, 1.5, 3.0]])
-    several = jax.jit(jax.vmap(fit))(*map(jnp.asarray, numbers))
-    for k in range(3):
-        same(several.model.coef[k], fit(*map(float, numbers[:, k])).model.coef)
-
-
-@pytest.mark.long
-def test_numbers_of_another_width(x64):
-    """float32 rows under 64-bit numbers stay what they are."""
-    for choices in WAYS:
-        run = jax.eval_shape(
-            lambda c=choices: jaxsvm.fit(make(**c), dataset(dtype=np.float32), KEY, steps=2)
-        )
-        floats = {
-            a.dtype for a in jax.tree.leaves(run.state) if jnp.issubdtype(a.dtype, jnp.floating)
-        }
-        assert floats == {np.dtype("float32")}
-
-
 @pytest.mark.parametrize(
     ("choices", "sentence"),
     [
         ({"lam": 0.0}, "lam must be a finite number above 0, got 0"),
-        ({"lam": np.ones(2)}, r"lam has shape \(2,\); sweep it"),
         (
             {"capacity": 10, "first": 11},
             "capacity is 10, below the first sample of 11 rows: raise it, or lower first",

@@ -192,22 +192,6 @@ def test_without_slack_it_finds_the_widest_margin(x64):
 
 
 @pytest.mark.long
-def test_sparse_rows_are_dense_ones(x64):
-    x = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.4, 0, X)
-    one, other = (
-        trace(jaxsvm.simba(NU, horizon=200.0), dataset(a), 80)
-        for a in (x, scipy.sparse.csr_matrix(x))
-    )
-    np.testing.assert_array_equal(one[1].index, other[1].index)
-    for a, b in zip(
-        (one[0].u, one[0].log_q, one[0].mean),
-        (other[0].u, other[0].log_q, other[0].mean),
-        strict=True,
-    ):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.long
 def test_the_scale_of_the_rows_is_that_of_the_problem(x64):
     """Rows and nu a thousand times as large: the same steps; the model is that much smaller."""
     one, other = (

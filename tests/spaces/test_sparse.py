@@ -161,6 +161,49 @@ def test_solvers(sparse, dense, name):
     )
 
 
+RBF = kernels.rbf(1.0)
+PHI = features.fourier(KEY, RBF, dim=8, features=16)
+METHODS = [
+    jaxsvm.wolfe(0.1),
+    jaxsvm.wolfe(0.1, RBF),
+    jaxsvm.scs(0.1, RBF, capacity=20),
+    jaxsvm.scs(0.1, RBF, capacity=20, fresh_sample=True),
+    jaxsvm.scs(0.1, capacity=20, fresh_sample=True),
+    jaxsvm.simba(0.3, horizon=200.0),
+    jaxsvm.batch_perceptron(0.05, RBF),
+    jaxsvm.batch_perceptron(0.05, kernels.linear()),
+    jaxsvm.cocoa(1.0, blocks=4),
+    jaxsvm.cpsp(0.1, RBF, points=4),
+    jaxsvm.interior_point(1.0),
+    jaxsvm.augmented_lagrangian(2.0),
+    jaxsvm.crammer_singer(0.3, classes=3),
+    jaxsvm.least_squares(0.1),
+    jaxsvm.one_vs_rest(jaxsvm.sdca(1.0, bias="feature"), classes=3),
+    jaxsvm.tightest_perceptron(RBF, budget=5),
+    jaxsvm.forgetron(RBF, budget=5),
+    jaxsvm.projectron_plus(RBF, budget=5),
+    jaxsvm.bpas(1.0, RBF, budget=5),
+    jaxsvm.fogd(0.1, PHI),
+    jaxsvm.nogd(0.1, RBF, budget=5, features=3),
+]
+
+
+@pytest.mark.long(but=3)
+@pytest.mark.parametrize("solver", METHODS, ids=repr)
+def test_methods_in_float64(solver, x64):
+    x = scipy.sparse.random(N, 8, 0.5, random_state=0, format="csr")
+    y, task = (np.arange(N) % 3, "multiclass") if solver.targets == 3 else (Y, "binary")
+    have, want = (
+        jaxsvm.fit(solver, jaxsvm.dataset(rows, y, task=task), KEY, steps=40, every=1)
+        for rows in (x, x.toarray())
+    )
+    assert np.abs(want.model(x.toarray())).max() > 0.1
+    np.testing.assert_allclose(have.model(x.toarray()), want.model(x.toarray()), atol=1e-9)
+    np.testing.assert_allclose(have.info.loss, want.info.loss, rtol=1e-9)
+    np.testing.assert_allclose(have.info.residual, want.info.residual, rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(have.info.support, want.info.support)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("batch", [4, 16])
 def test_batches(sparse, dense, batch):
