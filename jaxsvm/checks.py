@@ -503,6 +503,17 @@ def check_positive(**numbers: object) -> None:
             raise ValueError(f"{name} must be a finite number {goal}, got {known:g}")
 
 
+def positive_number(name: str, value: object) -> Any:
+    """One number above 0 as an argument of JAX, as `as_number`; nan where a traced one is not.
+
+    Raises:
+        TypeError, ValueError: as `check_positive`.
+    """
+    check_positive(**{name: value})
+    known = as_number(name, value)
+    return jnp.where(known > 0, known, jnp.nan) if isinstance(known, jax.core.Tracer) else known
+
+
 def check_choice(name: str, value: object, allowed: tuple) -> None:
     """Check that `value` is one of `allowed`.
 

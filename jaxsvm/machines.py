@@ -96,8 +96,8 @@ class linear_svm(LinearSolver):
         return linear_solver(name, self.C, **how)
 
     def init(self, key: Array, data: Batch) -> State:
-        is_sparse = isinstance(data.x, SparseRows)
-        name = fastest_linear(self.loss, *data.x.shape, is_sparse, self.bias)
+        (n, d), is_sparse = data.x.shape, isinstance(data.x, SparseRows)
+        name = fastest_linear(self.loss, n, d, is_sparse, self.bias)
         return self.method(name).init(key, data)
 
     def update(self, state: State, batch: Batch) -> tuple[State, Info]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from .checks import as_number, check_nonnegative, check_positive, integer
+from .checks import as_number, check_nonnegative, integer, positive_number
 from .types import Array, Scalar
 
 __all__ = ["averaged_sgd", "bottou", "bottou_eta0", "inverse_sqrt", "inverse_time"]
@@ -29,9 +29,8 @@ def inverse_time(scale: float, offset: float = 0.0) -> Callable[[Array], Array]:
         >>> [float(inverse_time(2.0)(t)) for t in (0, 1)]
         [2.0, 1.0]
     """
-    check_positive(scale=scale)
     check_nonnegative(offset=offset)
-    scale, offset = as_number("scale", scale), as_number("offset", offset)
+    scale, offset = positive_number("scale", scale), as_number("offset", offset)
     return lambda count: scale / (_number(count, scale) + 1 + offset)
 
 
@@ -41,8 +40,7 @@ def inverse_sqrt(scale: float) -> Callable[[Array], Array]:
     Args:
         scale: the first step size, > 0.
     """
-    check_positive(scale=scale)
-    scale = as_number("scale", scale)
+    scale = positive_number("scale", scale)
     return lambda count: scale / jnp.sqrt(_number(count, scale) + 1)
 
 
@@ -63,8 +61,7 @@ def bottou(lam: float) -> Callable[[Array], Array]:
 
 def bottou_eta0(lam: float) -> Array:
     """min(lam^(-1/4), 1/lam), the first step size of `bottou` and of averaged SGD."""
-    check_positive(lam=lam)
-    number = jnp.asarray(as_number("lam", lam))
+    number = jnp.asarray(positive_number("lam", lam))
     return jnp.minimum(number**-0.25, 1 / number)
 
 

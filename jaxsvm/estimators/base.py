@@ -24,7 +24,7 @@ from ..data.target_columns import has_columns
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear, support_index
-from ..types import Batch, Fit, Model, RunState, Sampler, Solver
+from ..types import Batch, Fit, RunState, Sampler, Solver
 from ..wrappers import OneVsOne, OneVsRest
 from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, apply, compact, inner_of, on_rows, with_inner
@@ -329,14 +329,11 @@ class BaseSVM(RunParameters, BaseEstimator):
         """Whether decision values are those of pairs of classes."""
         return self._by_pairs and isinstance(self.model_.inner, OneVsOne)
 
-    def _decision_model(self) -> Model:
-        """The model whose values are the decision values."""
-        model = self.model_.inner if isinstance(self.model_, Classifier) else self.model_
-        return OneVsRest(model.inner, model.stacked) if self._of_pairs else model
-
     def _values(self, X: Any) -> np.ndarray:
         """Decision values of checked rows."""
-        outer, model = self._decision_model(), inner_of(self.model_)
+        outer, model = self.model_, inner_of(self.model_)
+        outer = outer.inner if isinstance(outer, Classifier) else outer
+        outer = OneVsRest(outer.inner, outer.stacked) if self._of_pairs else outer
         if isinstance(model, Linear) and not isinstance(outer, OneVsOne):
             # on the host: nothing is compiled or copied to a device
             weights, b = np.asarray(model.w, np.float64), np.asarray(model.b, np.float64)

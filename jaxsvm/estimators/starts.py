@@ -94,15 +94,9 @@ def start_of(
     value = getattr(_bare(last.state), name)
     if (name == "coef" and last.rows != now.rows) or value.shape != getattr(first, name).shape:
         return None
-    fresh = _initial(cast(solver, accum_dtype(data.x)), key, data)
+    fresh = jax.jit(type(solver).init)(cast(solver, accum_dtype(data.x)), key, data)
     state = _bare(fresh)._replace(**{name: value})
     return fresh._replace(inner=state) if isinstance(fresh, MaskedState) else state
-
-
-@jax.jit
-def _initial(solver: Solver, key: Array, data: Batch) -> State:
-    """The state before the first step."""
-    return solver.init(key, data)
 
 
 def _bare(state: object) -> Any:

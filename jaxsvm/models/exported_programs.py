@@ -93,7 +93,10 @@ def export(
     platforms = [platforms] if isinstance(platforms, str) else list(platforms)
     n: Any = jax_export.symbolic_shape("n")[0] if rows is None else integer("rows", rows, 1)
     program = lambda x: _in_blocks(model, x, block if rows is None else n)
-    spec = jax.ShapeDtypeStruct((n, columns), _dtype(model) if dtype is None else jnp.dtype(dtype))
+    leaves = filter(is_array, jax.tree.leaves(model))
+    is_wide = x64_enabled() and any(a.dtype == np.float64 for a in leaves)
+    usual = np.float64 if is_wide else np.float32
+    spec = jax.ShapeDtypeStruct((n, columns), jnp.dtype(usual if dtype is None else dtype))
     exported = jax_export.export(jax.jit(program), platforms=platforms)(spec)
     if path is not None:
         _write(exported, path)
@@ -121,12 +124,6 @@ def _columns(model: Model) -> int:
     if isinstance(model, Expansion):
         return (model.coef if holds_precomputed(model.kernel) else model.x).shape[-1]
     raise ValueError("the model does not tell the number of columns of its rows: pass columns")
-
-
-def _dtype(model: Model) -> np.dtype:
-    """float64 if the model holds such numbers and they are switched on, else float32."""
-    has_float64 = any(a.dtype == np.float64 for a in jax.tree.leaves(model) if is_array(a))
-    return np.dtype(np.float64 if has_float64 and x64_enabled() else np.float32)
 
 
 def _write(exported: Exported, path: str | bytes | os.PathLike) -> None:

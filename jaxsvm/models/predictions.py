@@ -57,17 +57,14 @@ def decision_values(model: Model, x: Rows, sizes: Sequence[int] = SIZES) -> np.n
     n, start = x.shape[0], 0
     parts: list[np.ndarray] = []
     while start < n or not parts:
-        size = _next_size(n - start, sizes)
+        # the largest size of which the rows fill enough
+        filled = (size for size in sizes if n - start >= LEAST_SHARE * size)
+        size = max(filled, default=sizes[0])
         rows = np.minimum(np.arange(start, start + size), n - 1) if n else np.arange(0)
         block = jax.tree.map(lambda a, rows=rows: a[rows], x)
         parts.append(np.asarray(_call(model, block))[: n - start])
         start += size
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _next_size(n: int, sizes: Sequence[int]) -> int:
-    """The rows of the next block of n: the largest size of which they fill enough."""
-    return max((size for size in sizes if n >= LEAST_SHARE * size), default=sizes[0])
 
 
 def _on_host(x: Any) -> Any:

@@ -10,13 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checks import (
-    as_number,
     check_choice,
-    check_positive,
     check_share,
     has_values,
     integer,
     is_array,
+    positive_number,
     shown,
 )
 from ..flags import despite_flags
@@ -162,10 +161,9 @@ def certificate(
             np.asarray(data.weight, np.float64) if has_values(data.weight) else data.weight
         )
         lam = lam_from_C(C, weight.sum())
-    check_positive(lam=lam)
     _check_labels(loss, data)
     require(loss, "conjugate", "the residual of a solver, such as the gap of ocas")
-    lam = as_number("lam", lam)
+    lam = positive_number("lam", lam)
     inner = innermost(model)
     bias = inner.bias if bias is None else bias
     check_choice("bias", bias, ("none", "feature", "free"))
@@ -549,8 +547,7 @@ def kkt_residual(
         information, JMLR 6, 2005.
     """
     model, data = check_objective(model, data, loss, needs="__call__")
-    check_positive(lam=lam)
-    lam = as_number("lam", lam)
+    lam = positive_number("lam", lam)
     check_dual_model(model)
     bias = model.bias if bias is None else bias
     check_choice("bias", bias, ("none", "feature", "free"))

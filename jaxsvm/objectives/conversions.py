@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number, check_choice, check_nonnegative, check_positive, has_shape
+from ..checks import check_choice, check_nonnegative, check_positive, has_shape, positive_number
 from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
 from ..numerics import is_traced, two_levels, water_level
@@ -39,10 +39,9 @@ def _inverse(**factors: float) -> float:
     """The inverse of the product of two positive numbers, or arrays of them."""
     product: Any = 1
     for name, value in factors.items():
-        values = () if is_traced(value) else np.ravel(value)
-        for number in values if has_shape(value) else (value,):
+        for number in np.ravel(value) if has_shape(value) and not is_traced(value) else ():
             check_positive(**{name: number})
-        product = product * (value if has_shape(value) else as_number(name, value))
+        product = product * (value if has_shape(value) else positive_number(name, value))
     return 1 / product
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._node import carried, cast, refuse_class, restored
-from ..checks import as_number, check_positive, has_values, is_array, shown
+from ..checks import has_values, is_array, positive_number, shown
 from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
 from ..models import Classifier, Expansion, Linear, Mapped, MultiLabel, names_of
@@ -208,8 +208,7 @@ def primal(model: Model, data: Batch, lam: float, loss: AnyLoss = hinge) -> Arra
     model, data = check_objective(model, data, loss, joint=True)
     if data.y.ndim > 1:
         raise ValueError("primal is of one target a row: take jaxsvm.column(data, c) and model[c]")
-    check_positive(lam=lam)
-    lam = as_number("lam", lam)
+    lam = positive_number("lam", lam)
     return _primal((model, data, lam), (loss,))
 
 
@@ -250,8 +249,7 @@ def dual(
     """
     check_weights("data", data)
     check_loss(loss)
-    check_positive(lam=lam)
-    lam = as_number("lam", lam)
+    lam = positive_number("lam", lam)
     if not is_array(alpha) or jnp.shape(alpha) != data.y.shape:
         what = f"has shape {jnp.shape(alpha)}" if is_array(alpha) else f"is {shown(alpha)}"
         raise ValueError(

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number, check_choice, check_positive
+from ..checks import check_choice, positive_number
 from ..kernels import matvec
 from ..models import Expansion
 from ..numerics import is_traced
@@ -131,12 +131,11 @@ def nu_certificate(
         5.5.
     """
     check_choice("problem", problem, FORMS)
-    check_positive(nu=nu, C=C)
+    nu, C = positive_number("nu", nu), positive_number("C", C)
     if not is_traced(nu) and float(nu) > 1:
         raise ValueError(f"nu must be above 0 and at most 1, got {float(nu):g}")
     check_dual_model(model)
-    numbers = as_number("nu", nu), as_number("C", C if problem == "nu_svr" else 1.0)
-    result = _certificate((model, data, *numbers), (), (problem,))
+    result = _certificate((model, data, nu, C if problem == "nu_svr" else 1.0), (), (problem,))
     return result._replace(exact=result.exact if is_traced(result) else bool(result.exact))
 
 

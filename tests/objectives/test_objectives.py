@@ -949,3 +949,10 @@ def test_a_model_of_classes_has_the_certificates_of_its_problems(classes):
             objectives.certificate(run, rows, **numbers)
     with pytest.raises(ValueError, match="C must be one number, or one of each of 3 problems"):
         objectives.certificate(run, rows, C=[1.0, 2.0])
+
+
+@pytest.mark.parametrize("number", ["lam", "C"])
+def test_numbers_that_are_none_give_nan_where_they_are_traced(number):
+    """Known ones are refused."""
+    of = jax.vmap(lambda value: jaxsvm.certificate(MODEL, WRONG_ROWS, **{number: value}).gap)
+    assert np.isnan(of(jnp.array([jnp.nan, -1.0, 0.0, 1.0]))).tolist() == [True, True, True, False]
