@@ -23,12 +23,12 @@ from .wrappers.multiclass import one_vs_rest
 from .wrappers.problems import stack_models
 
 NAMES = ("newton", "augmented_lagrangian", "interior_point", "dual_descent", "sdca")
-# Thresholds by `benchmarks.crossings`. A load is the mean of C |x|^2, times that of the numbers of
-# a row that are not 0, and 10, over the columns: dual_descent makes some hundred passes for each
-# unit of C |x|^2, and a visit of a row takes the time of 10 numbers more.
+# Thresholds by `benchmarks.crossings`. The load is C |x|^2 (10 + m) (1 + 4/m) / (d + d^3/(16 n)), m
+# the numbers of a row that are not 0, means of the rows: passes of dual_descent, which grow with
+# C |x|^2 and where rows share few columns, over steps with a factorisation.
 RATIO = 3  # rows over columns, below which dual_descent is fastest
-MOST_COLUMNS = 512  # of rows for which steps with a factorisation are cheap
-LOADS = 0.9, 50.0, 512.0  # up to which methods are fast: see `fastest_linear`
+MOST_COLUMNS = 512  # of rows for which steps with a factorisation are cheap, if no load is known
+LOADS = 0.8, 1024.0  # up to which dual_descent is fastest, and augmented_lagrangian
 MANY = 1000  # rows from which on augmented_lagrangian is faster than interior_point
 MOST_DENSE = 2**26  # numbers of sparse rows that are made dense
 ROUNDS = 1000  # steps of one update, at most
@@ -179,11 +179,11 @@ def fastest_linear(
         return "newton"
     if bias == "free" or not loops:
         return "interior_point"
-    low, medium, high = (load is not None and load > limit for limit in LOADS)
-    most = COLUMNS if medium else MOST_COLUMNS
-    if not is_dense or columns > most or load is not None and not low:
+    low, high = LOADS
+    by_rows = columns > MOST_COLUMNS if load is None else columns > COLUMNS or load <= low
+    if not is_dense or by_rows:
         return "dual_descent"
-    return "interior_point" if rows < MANY or high else "augmented_lagrangian"
+    return "interior_point" if rows < MANY or (load or 0) > high else "augmented_lagrangian"
 
 
 def system_for_grid(shape: tuple[int, int], sparse: bool) -> str | None:

@@ -41,7 +41,7 @@ SHARES = {
     "interior_point": 1e-2,
 }
 SPARSE = 0.35  # share of nonzero numbers up to which the methods are faster on sparse rows
-MANY_ENTRIES = 2**15  # of sparse rows, from which on equal rows stay apart for dual_descent
+MANY_ENTRIES = 2**11  # of sparse rows, from which on equal rows stay apart for dual_descent
 
 
 @parameters
@@ -122,8 +122,10 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             return "dual_descent"
         check_positive(C=self.C)
         n, d = x.shape
-        squares = mean_sqnorm(x, weight) if loss.curvature is None else 0.0
-        load = self.C * self._unit**2 * squares * (10 + (x.nnz / n if is_sparse(x) else d)) / d
+        load, m = self.C * self._unit**2, x.nnz / n if is_sparse(x) else d
+        if loss.curvature is None:
+            squares = mean_sqnorm(x, weight)
+            load *= squares * (10 + m) * (1 + 4 / max(m, 1)) / (d + d**3 / (16 * rows))
         return fastest_linear(loss, rows, d, is_sparse(x), load=load)
 
     @property

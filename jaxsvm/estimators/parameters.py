@@ -159,8 +159,11 @@ def _variance(x: Any, weight: np.ndarray | None) -> float:
 
 def mean_sqnorm(x: Any, weight: np.ndarray) -> float:
     """The weighted mean of |x_i|^2."""
-    squares = x.multiply(x).sum(axis=1) if is_sparse(x) else np.einsum("ij,ij->i", x, x)
-    return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
+    if is_sparse(x):
+        total = np.sum(x.data**2 * np.repeat(weight, np.diff(x.indptr)))
+    else:  # without BLAS, whose threads would wait while a program runs
+        total = np.sum(np.einsum("ij,ij->i", x, x) * weight)
+    return float(total / weight.sum())
 
 
 def is_matrix(kernel: object) -> bool:

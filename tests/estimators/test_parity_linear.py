@@ -371,7 +371,7 @@ def test_the_model_of_another_intercept_scaling_is_that_of_the_estimator(k):
     [
         (5200, 1.0, 1.0, "augmented_lagrangian"),
         (5200, 1.0, 100.0, "interior_point"),
-        (600, 0.05, 1.0, "dual_descent"),
+        (600, 0.05, 0.5, "dual_descent"),
         (600, 0.05, 30.0, "interior_point"),
         (1200, 0.05, 30.0, "augmented_lagrangian"),
         (600, 0.05, 300.0, "interior_point"),
