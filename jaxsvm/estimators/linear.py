@@ -154,10 +154,8 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         elif SPARSE * math.prod(x.shape) <= x.nnz <= MOST_DENSE * SPARSE:
             x = x.toarray()
         x = x if self._unit == 1 else x / self._unit
-        if not is_sparse(x) or x.nnz <= MANY_ENTRIES:
-            return x, True
-        name = self._method(x, int((weight > 0).sum()), weight, self._loss())
-        return x, name != "dual_descent"
+        rows, is_small = int((weight > 0).sum()), not is_sparse(x) or x.nnz <= MANY_ENTRIES
+        return x, is_small or self._method(x, rows, weight, self._loss()) != "dual_descent"
 
     def _scores(self, X: ArrayLike) -> Any:
         check_is_fitted(self, "model_")

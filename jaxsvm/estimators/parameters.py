@@ -159,11 +159,10 @@ def _variance(x: Any, weight: np.ndarray | None) -> float:
 
 def mean_sqnorm(x: Any, weight: np.ndarray) -> float:
     """The weighted mean of |x_i|^2."""
-    if is_sparse(x):
-        total = np.sum(x.data**2 * np.repeat(weight, np.diff(x.indptr)))
-    else:  # without BLAS, whose threads would wait while a program runs
-        total = np.sum(np.einsum("ij,ij->i", x, x) * weight)
-    return float(total / weight.sum())
+    of_data = np.repeat(weight, np.diff(x.indptr)) if is_sparse(x) else weight
+    squares = x.data**2 if is_sparse(x) else np.einsum("ij,ij->i", x, x)
+    # without BLAS, whose threads would wait while a program runs
+    return float(np.sum(squares * of_data) / weight.sum())
 
 
 def is_matrix(kernel: object) -> bool:
