@@ -23,9 +23,9 @@ from .wrappers.multiclass import one_vs_rest
 from .wrappers.problems import stack_models
 
 NAMES = ("newton", "augmented_lagrangian", "interior_point", "dual_descent", "sdca")
-# Thresholds by `benchmarks.crossings`. The load is C |x|^2 (10 + m) (1 + 4/m) / (d + d^3/(16 n)), m
-# the numbers of a row that are not 0, means of the rows: passes of dual_descent, which grow with
-# C |x|^2 and where rows share few columns, over steps with a factorisation.
+# Thresholds by `benchmarks.crossings`. The load is C |x|^2 (10 + m) (1 + 4/m) / (d + d^3/(16 n)), a
+# mean over rows; m is d, or of sparse rows the numbers that are not 0: passes of dual_descent,
+# which grow with C |x|^2 and where rows share few columns, over steps with a factorisation.
 RATIO = 3  # rows over columns, below which dual_descent is fastest
 MOST_COLUMNS = 512  # of rows for which steps with a factorisation are cheap, if no load is known
 LOADS = 0.8, 1024.0  # up to which dual_descent is fastest, and augmented_lagrangian
@@ -179,11 +179,10 @@ def fastest_linear(
         return "newton"
     if bias == "free" or not loops:
         return "interior_point"
-    low, high = LOADS
-    by_rows = columns > MOST_COLUMNS if load is None else columns > COLUMNS or load <= low
+    by_rows = columns > MOST_COLUMNS if load is None else columns > COLUMNS or load <= LOADS[0]
     if not is_dense or by_rows:
         return "dual_descent"
-    return "interior_point" if rows < MANY or (load or 0) > high else "augmented_lagrangian"
+    return "interior_point" if rows < MANY or (load or 0) > LOADS[1] else "augmented_lagrangian"
 
 
 def system_for_grid(shape: tuple[int, int], sparse: bool) -> str | None:

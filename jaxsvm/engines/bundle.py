@@ -208,11 +208,6 @@ def add_plane(
     return planes._replace(theta=theta, idle=idle, gram=gram), w
 
 
-def gap_at(lam: Array, planes: Planes, w: Array, risk: Array) -> Array:
-    """P(w) minus the maximum of the dual, (), as a sum of terms >= 0."""
-    return in_double(_gap)(w.dtype, lam, planes, w, risk)
-
-
 def _insert(planes: Planes, slope: Array, offset: Array, u: Array) -> tuple[Planes, Array, Array]:
     """The planes with a new one, the two changed slots (2,), and the slot of the new one."""
     slot = jnp.arange(planes.offset.shape[0], dtype=jnp.int32)
@@ -259,8 +254,8 @@ def _solve(lam: Array, planes: Planes, changed: Array, newest: Array) -> tuple[A
     return theta, jnp.stack([head, gram - head]), -dot(theta, planes.slope) / lam
 
 
-def _gap(lam: Array, planes: Planes, w: Array, risk: Array) -> Array:
-    """`gap_at`, in float64."""
+def gap_at(lam: Array, planes: Planes, w: Array, risk: Array) -> Array:
+    """P(w) minus the maximum of the dual, (), as a sum of terms >= 0."""
     slack = risk - planes.offset - dot(planes.slope, w)
     distance = norm(w + dot(planes.theta, planes.slope) / lam)
     # Rounding alone makes a slack negative.
@@ -270,7 +265,7 @@ def _gap(lam: Array, planes: Planes, w: Array, risk: Array) -> Array:
 def relative_gap(problem: Problem, planes: Planes, point: Point) -> Array:
     """The duality gap of a point, relative to its objective, ()."""
     primal = problem.objective(point)
-    gap = gap_at(problem.lam, planes, point.w, point.risk)
+    gap = in_double(gap_at)(point.w.dtype, problem.lam, planes, point.w, point.risk)
     return gap / jnp.maximum(primal, jnp.finfo(primal.dtype).tiny)
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import samplers
 from ..checks import check_choice, check_positive, is_sparse
-from ..data.from_scipy import is_mostly_zeros, sparsify
+from ..data.from_scipy import DENSITY, FEW, is_mostly_zeros, sparsify
 from ..loops.checks import whole_number
 from ..machines import (
     MOST_DENSE,
@@ -40,7 +40,7 @@ SHARES = {
     "augmented_lagrangian": 1e-2,
     "interior_point": 1e-2,
 }
-SPARSE = 0.35  # share of nonzero numbers up to which the methods are faster on sparse rows
+SPARSE = 0.35  # as DENSITY, of losses without curvature
 MANY_ENTRIES = 2**11  # of sparse rows, from which on equal rows stay apart for dual_descent
 
 
@@ -78,7 +78,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         loss = self._loss(**numbers)
         check_choice("dual", self.dual, ("auto", True, False))
         steps = min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
-        name = self._method(rows.x, rows.n_rows, rows.copies, loss)
+        name = self._method(rows.x, rows.weight, loss)
         if numbers and self.solver == "auto" and name == "augmented_lagrangian":
             name = "interior_point"  # some C of a grid are large
         C, how = numbers.get("C", self.C), dict[str, Any](rounds=float(steps))
@@ -101,7 +101,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         if self.tol is not None:
             check_positive(tol=self.tol)
             tol = self.tol * SHARES.get(name, 1.0)
-            if name == "dual_descent" and loss.curvature is not None:
+            if name == "dual_descent" and solver.loss.curvature is not None:
                 tol *= 0.1  # where LIBLINEAR comes close to the optimum
             accepted = max(self.tol, 10 * tol) if name == "proximal_newton" else self.tol
         spec = Spec(solver, tol=tol, accepted=accepted, name=name)
@@ -109,8 +109,8 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             return spec._replace(passes=self.max_iter, sampler=samplers.active_rows())
         return spec._replace(steps=-(-self.max_iter // steps), iterations=steps_of_state)
 
-    def _method(self, x: Any, rows: int, weight: np.ndarray, loss: Loss) -> str:
-        """The solver's name, by the parameters or by what is fastest for so many rows."""
+    def _method(self, x: Any, weight: np.ndarray, loss: Loss) -> str:
+        """The solver's name, by the parameters or by what is fastest for the rows."""
         if self.penalty != "l2":
             return "proximal_newton"
         if self.multi_class == "crammer_singer":
@@ -121,12 +121,12 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         if self.warm_start and loss.curvature is None:  # that which can begin at a solution
             return "dual_descent"
         check_positive(C=self.C)
-        n, d = x.shape
-        load, m = self.C * self._unit**2, x.nnz / n if is_sparse(x) else d
+        n, d = int(np.count_nonzero(weight)), x.shape[1]  # padding follows the rows
+        load, m = self.C * self._unit**2, x.indptr[n] / n if is_sparse(x) else d
         if loss.curvature is None:
-            squares = mean_sqnorm(x, weight)
-            load *= squares * (10 + m) * (1 + 4 / max(m, 1)) / (d + d**3 / (16 * rows))
-        return fastest_linear(loss, rows, d, is_sparse(x), load=load)
+            load *= mean_sqnorm(x, weight) * weight.sum() / n
+            load *= (10 + m) * (1 + 4 / max(m, 1)) / (d + d**3 / (16 * n))
+        return fastest_linear(loss, n, d, is_sparse(x), load=load)
 
     @property
     def _unit(self) -> float:
@@ -149,13 +149,18 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         Many rows for `dual_descent` are not merged, as it visits a heavy row only once a pass. On
         few rows weights are copies to the last digit.
         """
+        loss, size = self._loss(), math.prod(x.shape)
         if not is_sparse(x):
-            x = sparsify(x) if is_mostly_zeros(x, SPARSE) else x
-        elif SPARSE * math.prod(x.shape) <= x.nnz <= MOST_DENSE * SPARSE:
+            x = (
+                sparsify(x)
+                if is_mostly_zeros(x, SPARSE if loss.curvature is None else DENSITY)
+                else x
+            )
+        elif size <= MOST_DENSE and (x.shape[1] <= FEW or x.nnz >= SPARSE * size):
             x = x.toarray()
         x = x if self._unit == 1 else x / self._unit
-        rows, is_small = int((weight > 0).sum()), not is_sparse(x) or x.nnz <= MANY_ENTRIES
-        return x, is_small or self._method(x, rows, weight, self._loss()) != "dual_descent"
+        is_small = not is_sparse(x) or x.nnz <= MANY_ENTRIES
+        return x, is_small or self._method(x, weight, loss) != "dual_descent"
 
     def _scores(self, X: ArrayLike) -> Any:
         check_is_fitted(self, "model_")

@@ -29,10 +29,11 @@ class LinearSVC(LinearSVM, BaseClassifier):
     `multi_class="crammer_singer"`, by `jaxsvm.crammer_singer`, two by `jaxsvm.dual_descent`; then
     loss, dual and solver have no effect.
 
-    solver="auto" takes `jaxsvm.dual_descent` where there are less than three times as many rows as
-    columns, and else `jaxsvm.newton` for a loss with a continuous slope, such as the squared hinge.
-    For other losses the rows and C decide between `jaxsvm.dual_descent`,
-    `jaxsvm.augmented_lagrangian` and `jaxsvm.interior_point`, by the thresholds of docs/linear.md.
+    solver="auto" takes `jaxsvm.dual_descent` for the hinge and the squared hinge where there are
+    less than three times as many rows as columns. Else it takes `jaxsvm.newton` for a loss with a
+    continuous slope, such as the squared hinge. For the hinge the rows and C decide between
+    `jaxsvm.dual_descent`, `jaxsvm.augmented_lagrangian` and `jaxsvm.interior_point`, by the
+    thresholds of docs/linear.md.
     Other penalties than "l2" take `jaxsvm.proximal_newton`, for a loss with a continuous slope.
 
     Args:

@@ -30,8 +30,8 @@ class LinearSVR(LinearSVM, BaseRegressor):
     Args:
         epsilon: half the width of the tube without loss, units of y, >= 0.
         tol: largest relative duality gap without a warning, > 0. The solvers stop at a share of it:
-            1/100, or 1/10^5 of newton, and all of it of dual_descent. sdca stops once the largest
-            change of a margin in a pass is at most tol, in units of y.
+            1/100, or 1/10^5 of newton, and dual_descent at tol, for the squared loss at tol / 10.
+            sdca stops once the largest change of a margin in a pass is at most tol, in units of y.
         loss: "epsilon_insensitive", or its square "squared_epsilon_insensitive".
         max_iter: steps of the solver at most, >= 1; of ascent passes over the rows.
         solver: "auto", "newton", "augmented_lagrangian", "interior_point",

@@ -58,8 +58,7 @@ def decision_values(model: Model, x: Rows, sizes: Sequence[int] = SIZES) -> np.n
     parts: list[np.ndarray] = []
     while start < n or not parts:
         # the largest size of which the rows fill enough
-        filled = (size for size in sizes if n - start >= LEAST_SHARE * size)
-        size = max(filled, default=sizes[0])
+        size = max((s for s in sizes if n - start >= LEAST_SHARE * s), default=sizes[0])
         rows = np.minimum(np.arange(start, start + size), n - 1) if n else np.arange(0)
         block = jax.tree.map(lambda a, rows=rows: a[rows], x)
         parts.append(np.asarray(_call(model, block))[: n - start])

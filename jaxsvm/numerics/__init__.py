@@ -25,6 +25,7 @@ from .means import running_mean as running_mean
 from .normal_equations import affine as affine
 from .normal_equations import affine_transpose as affine_transpose
 from .normal_equations import cholesky as cholesky
+from .normal_equations import exact_solution as exact_solution
 from .normal_equations import preconditioner as preconditioner
 from .normal_equations import solve_normal as solve_normal
 from .normal_equations import sparsely_weighted_gram as sparsely_weighted_gram

@@ -1,5 +1,7 @@
 """Float32 arithmetic against float64 and Python's integers."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -354,14 +356,17 @@ def test_double_keeps_digits_inside_of_every_transformation(call):
 
 
 @pytest.mark.parametrize("constant", [False, True])
-@pytest.mark.parametrize("system", ["cholesky", "cg", "centred", "eigen"])
+@pytest.mark.parametrize("system", ["cholesky", "cg", "centred", "eigen", "exact"])
 def test_preconditioners_are_inverses_of_what_they_say(system, constant):
-    """Of the whole matrix, of its diagonal, of that with S = diag(s) - s s' / sum(s), and of
-    max(ridge) I + sum(s) X'X / n."""
+    """Of the whole matrix, of its diagonal, of that with S = diag(s) - s s' / sum(s), of max(ridge)
+    I + sum(s) X'X / n; and an exact solution, of columns that float32 does not tell apart."""
     rng = np.random.default_rng(6)
     x, s = rng.normal(size=(9, 3)).astype(np.float32), rng.uniform(0, 0.2, 9).astype(np.float32)
     ridge, r = rng.uniform(0.01, 0.1, (2, 3 + constant)).astype(np.float32)
     solve = lambda s, ridge, r: numerics.preconditioner(x, system, constant)(s, ridge)(r)
+    if system == "exact":
+        x[:, 1], ridge = x[:, 0] + 1e-4 * x[:, 1], 1e-8 * ridge
+        solve = functools.partial(numerics.exact_solution, x)
     wide = np.c_[x, np.ones(9)] if constant else x.astype(np.float64)
     S = {"centred": np.diag(s) - np.outer(s, s) / s.sum(), "eigen": np.eye(9) * s.sum() / 9}.get(
         system, np.diag(s)
@@ -370,5 +375,5 @@ def test_preconditioners_are_inverses_of_what_they_say(system, constant):
         np.diag(np.full_like(ridge, ridge.max()) if system == "eigen" else ridge)
         + wide.T @ S @ wide
     )
-    matrix = matrix if system in ("cholesky", "eigen") else np.diag(np.diag(matrix))
+    matrix = matrix if system in ("cholesky", "eigen", "exact") else np.diag(np.diag(matrix))
     np.testing.assert_allclose(jax.jit(solve)(s, ridge, r), np.linalg.solve(matrix, r), rtol=1e-3)

@@ -193,6 +193,6 @@ class crammer_singer(LinearSolver):
 def _feasible(coef: Array, y: Array, bound: Array) -> Array:
     """The coefficients, where they are of another C moved to the nearest ones of this C."""
     e = jax.nn.one_hot(y, coef.shape[1], dtype=coef.dtype)
-    is_feasible = jnp.all(coef <= bound[:, None] * e, axis=1)
+    is_feasible = jnp.all(coef <= bound[:, None] * e, axis=1, keepdims=True)
     nearest = hinge_of_classes.dual_step(coef, e, y, jnp.ones_like(bound), bound)
-    return jnp.where(is_feasible[:, None], coef, nearest)
+    return jnp.where(is_feasible, coef, nearest)

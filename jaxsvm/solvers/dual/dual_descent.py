@@ -67,9 +67,10 @@ class dual_descent(LinearDualSolver):
     The gap is also computed after 120 visits and each doubling, and first of a run that does not
     begin at 0. It counts as two visits. The run also ends where three looks have not made the gap
     fall by a tenth, and the goal is near rounding. For the hinge and its like, whose kinks lie
-    closer than float32 can tell, passes are in float64, also where 64-bit types are off. The loop
-    is `engines.coordinate_descent`. It is for sparse rows and for many columns; with few columns
-    and a large C coordinates move slowly, and `interior_point` is faster.
+    closer than float32 can tell, passes are in float64, also where 64-bit types are off, but for
+    problems that are solved at once. The loop is `engines.coordinate_descent`. It is for sparse
+    rows and for many columns; with few columns and a large C coordinates move slowly, and
+    `interior_point` is faster.
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.

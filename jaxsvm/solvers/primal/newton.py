@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import KW_ONLY
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +22,7 @@ from ...numerics import (
     affine_transpose,
     any_under_vmap,
     dot,
-    in_double,
+    exact_solution,
     preconditioner,
     solve_normal,
     split_constant,
@@ -42,7 +41,7 @@ from ...types import (
 )
 
 MOST_ROUNDS = 1000
-SMALL = 2**15  # numbers of rows on which runs are in float64, without conjugate gradients
+SMALL = 2**15  # numbers of rows whose systems are solved in float64, without conjugate gradients
 RATE = 0.1  # largest relative residual of a Newton system
 MOST_PRODUCTS = 500  # with the Hessian, in one system of conjugate gradients
 TRIALS = 40  # limit of trial steps in a line search
@@ -158,6 +157,9 @@ def _minimise(objective: Objective, v: Array, tol: Array, system: str, rounds: A
     """
     rows, constant, size = objective.x, objective.constant, v.shape[0]
     precondition = preconditioner(rows, system, constant)
+    # the loop of conjugate gradients takes as long to compile as all else
+    few = not isinstance(rows, SparseRows) and rows.size <= SMALL and v.dtype == jnp.float32
+    exact = few and system == "cholesky" and jax.default_backend() == "cpu"
     limit = min(2 * size + 10, MOST_PRODUCTS)
 
     def direct(point, goes_on, products):
@@ -170,12 +172,12 @@ def _minimise(objective: Objective, v: Array, tol: Array, system: str, rounds: A
             ridge = ridge.at[-1].set(jnp.where(jnp.any(point.curvature > 0), 0, unit))
         # under `vmap`, where others go on, a gradient of 0 needs no products
         point = point._replace(grad=jnp.where(goes_on, point.grad, 0))
-        solve = precondition(point.curvature, ridge)
-        if system == "exact":
-            d = solve(point.grad)
+        if exact:
+            d = exact_solution(rows, point.curvature, ridge, point.grad)
             rate = affine(rows, d, constant)
         else:
-            weigh, rtol = objective.risk(point.score)[-1].product, jnp.sqrt(point.residual)
+            weigh = objective.risk(point.score)[-1].product
+            solve, rtol = precondition(point.curvature, ridge), jnp.sqrt(point.residual)
             system_of = rows, weigh, ridge, point.grad, solve
             d, rate, more = solve_normal(*system_of, jnp.minimum(rtol, RATE), limit, constant)
             products += more
@@ -219,7 +221,7 @@ class newton(LinearSolver):
     risk and S the Hessian: g = lam w + X'u, H = lam I + X'SX, by products with S. The conjugate
     gradients are preconditioned by a Cholesky factor of H, of which one step is exact up to
     rounding, by the diagonal of H, or by the eigenvectors of X'X, the same for all weights and lam.
-    On a processor runs on at most 2^15 numbers are in float64, without conjugate gradients.
+    On a processor a factor in float64 solves systems of at most 2^15 numbers in float32.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
@@ -297,14 +299,13 @@ class newton(LinearSolver):
         return NewtonState(v, jnp.array(data.weight, dtype), jnp.zeros((), jnp.int32))
 
     def update(self, state: NewtonState, batch: Batch) -> tuple[NewtonState, Info]:
-        dtype, x = state.v.dtype, batch.x
-        numbers = cast((self.lam, self.iterates_to, self.rounds, self.loss), dtype)
-        given = lax.stop_gradient((*numbers, state.v, batch._replace(weight=state.weight)))
-        form = "centred" if couples_rows(self.loss) else self.system or system_for(x)
-        few = not isinstance(x, SparseRows) and x.size <= SMALL and dtype == jnp.float32
-        is_exact = few and form == "cholesky" and jax.default_backend() == "cpu"
-        run = functools.partial(_run, self.bias, "exact" if is_exact else form)
-        last = in_double(run)(dtype, *given) if is_exact else run(*given)
+        numbers = cast((self.lam, self.iterates_to, self.rounds, self.loss), state.v.dtype)
+        state, batch, numbers = lax.stop_gradient((state, batch, numbers))
+        lam, limit, rounds, loss = numbers
+        risk = second_order_of(loss, batch._replace(weight=state.weight))
+        objective = Objective(batch.x, lam, risk, self.bias, self.bias != "none")
+        form = "centred" if couples_rows(loss) else self.system or system_for(batch.x)
+        last = _minimise(objective, state.v, limit, form, rounds)
         (loss, first), (v, value, residual) = last.first, last.best
         of_step = 1 + (v.shape[0] if form == "cholesky" else 0)  # a gradient, and the rows of H
         passes = 1 + of_step * last.steps + last.products
@@ -317,10 +318,3 @@ class newton(LinearSolver):
         if data is not None:
             w, b = linear_solution(w, b, data, self.lam, self.loss, self.bias)
         return Linear(w, b, self.bias)
-
-
-def _run(bias: str, system: str, *given: Any) -> Search:
-    """The run of an update."""
-    lam, tol, rounds, loss, v, batch = given
-    objective = Objective(batch.x, lam, second_order_of(loss, batch), bias, bias != "none")
-    return _minimise(objective, v, tol, system, rounds)

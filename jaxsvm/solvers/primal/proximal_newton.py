@@ -25,7 +25,6 @@ from ...numerics import (
     cholesky,
     dot,
     fast_max,
-    in_double,
     map_on_cpu,
     pairwise_sum,
     put_row,
@@ -51,7 +50,6 @@ from .columns import Columns, add_columns, by_columns, has_sparse_columns, liste
 
 MOST_ROUNDS = 1000
 FEW = 512  # columns, up to which the matrix of a step is formed; the support of dense steps on it
-SMALL = 2**15  # numbers of rows on which runs are in float64
 FEW_SPARSE = 256  # likewise, of known sparse rows on a CPU
 SWEEPS = 3  # of coordinate descent between two steps on the support
 INNER_GRAM, INNER_COLUMNS = 60, 30  # sweeps of one step at most
@@ -412,12 +410,11 @@ class proximal_newton(AllRowsSolver):
     Returns:
         A solver on all rows; an update uses all of them. Model `Linear`; that of `fit`, and of
         `model(state, data)`, has the derivatives of the exact solution on its support
-        (`implicit.linear_solution`). The residual is the duality gap relative to the objective, of
-        the slopes or of the slopes scaled to |g| <= l1. Runs by X'SX on at most 2^15 numbers are in
-        float64. In float32 rounding keeps the gap above 1e-6 to 1e-3, the larger C the higher, as a
-        rule; `certificate(model, data, lam, loss, l1_ratio=)` works it out in float64. `evals`
-        counts n for each sweep, and three times for each step. Under `vmap` runs are sequential on
-        a CPU.
+        (`implicit.linear_solution`). The residual is the duality
+        gap relative to the objective, of the slopes or of the slopes scaled to |g| <= l1. In
+        float32 rounding keeps it above 1e-6 to 1e-3, the larger C the higher, as a rule;
+        `certificate(model, data, lam, loss, l1_ratio=)` works it out in float64. `evals` counts n
+        for each sweep, and three times for each step. Under `vmap` runs are sequential on a CPU.
 
     Raises:
         ValueError: lam or tol not a single positive number, l1_ratio outside [0, 1], rounds not
@@ -487,10 +484,8 @@ class proximal_newton(AllRowsSolver):
             x = by_columns(x, self.constant)
         else:
             x = x.toarray() if isinstance(x, SparseRows) else x
-        arrays = lax.stop_gradient((cast(self, dtype), x, batch.y.astype(dtype), state))
-        few = not isinstance(x, Columns) and x.size <= SMALL
-        run = functools.partial(in_double(_run), dtype) if few else map_on_cpu(_run)
-        risk, value, search = run(*arrays)
+        arrays = cast(self, dtype), x, batch.y.astype(dtype), state
+        risk, value, search = map_on_cpu(_run)(*lax.stop_gradient(arrays))
         last = search.point
         support = jnp.sum(last.v != 0, dtype=jnp.int32)
         evals = search.passes.astype(dtype) * batch.y.shape[0]
