@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unittest.mock
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,12 +42,13 @@ def test_values_are_those_of_the_model_for_any_number_of_rows(n, kind):
 
 @given(st.integers(1, 20_000))
 def test_blocks_hold_all_rows_and_are_filled_by_a_quarter(n):
-    left, sizes = n, []
-    while left > 0:
-        sizes.append(predictions._next_size(left, predictions.SIZES))
-        assert sizes[-1] in predictions.SIZES and min(left, sizes[-1]) >= sizes[-1] / 4
-        left -= sizes[-1]
-    assert sizes == sorted(sizes, reverse=True) and sum(sizes[:-1]) < n
+    sizes, model = [], models.Linear(jnp.ones(1), jnp.zeros(()))
+    call = lambda _, block: sizes.append(len(block)) or block[:, 0]
+    with unittest.mock.patch.object(predictions, "_call", call):
+        found = models.decision_values(model, np.arange(n, dtype=np.float32)[:, None])
+    assert found.tolist() == list(range(n)) and sizes == sorted(sizes, reverse=True)
+    for size, left in zip(sizes, n - np.cumsum([0, *sizes]), strict=False):
+        assert size in predictions.SIZES and min(left, size) >= size / 4
 
 
 def test_at_most_four_programs_are_compiled():
