@@ -780,7 +780,7 @@ def test_on_features_it_is_the_machine_of_their_products():
     "make, sentence",
     [
         (lambda: solver(C=0.0), "C must be a finite number above 0"),
-        (lambda: solver(losses.logistic), "not quadratic: take newton, ocas or sdca"),
+        (lambda: solver(losses.logistic), "not quadratic: take cpsp, sdca"),
         (lambda: solver(losses.crammer_singer), "needs a score of each class"),
         (lambda: solver(bias="feature"), "bias must be one of 'free', 'none'"),
         (lambda: solver(working_set=6), "working_set must be a multiple of 4, got 6"),

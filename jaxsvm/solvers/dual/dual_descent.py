@@ -66,11 +66,11 @@ class dual_descent(LinearDualSolver):
     gain. Where all rows meet it, the gap is computed, and the goal is lowered if that is above tol.
     The gap is also computed after 120 visits and each doubling, and first of a run that does not
     begin at 0. It counts as two visits. The run also ends where three looks have not made the gap
-    fall by a tenth, and the goal is near rounding. For the hinge and its like, whose kinks lie
-    closer than float32 can tell, passes are in float64, also where 64-bit types are off, but for
-    problems that are solved at once. The loop is `engines.coordinate_descent`. It is for sparse
-    rows and for many columns; with few columns and a large C coordinates move slowly, and
-    `interior_point` is faster.
+    fall by a tenth, and the goal is near rounding. With an eighth as many columns as rows, or more,
+    the kinks of the hinge and its like lie closer than float32 can tell: passes are then in
+    float64, also where 64-bit types are off, but for problems that are solved at once. The loop is
+    `engines.coordinate_descent`. It is for sparse rows and for many columns; with few columns and a
+    large C coordinates move slowly, and `interior_point` is faster.
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
@@ -156,7 +156,8 @@ def make_solver(constant: bool) -> Callable:
             return descend(problem, clipped(coef, problem), tol, rounds)
 
         given = state.coef, x, y, C * state.weight, loss, tol
-        end = in_double(run)(y.dtype, *given) if loss.curvature is None else run(*given)
+        has_kinks = loss.curvature is None and x.shape[0] <= 8 * x.shape[1]  # some are padding
+        end = in_double(run)(y.dtype, *given) if has_kinks else run(*given)
         steps = state.steps + end.passes
         new = DualDescentState(end.coef, end.w, end.b, state.weight, end.residual, steps)
         return new, end.loss, end.visits * y.shape[0]
