@@ -150,12 +150,9 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         few rows weights are copies to the last digit.
         """
         loss, size = self._loss(), math.prod(x.shape)
+        most = SPARSE if loss.curvature is None else DENSITY
         if not is_sparse(x):
-            x = (
-                sparsify(x)
-                if is_mostly_zeros(x, SPARSE if loss.curvature is None else DENSITY)
-                else x
-            )
+            x = sparsify(x) if is_mostly_zeros(x, most) else x
         elif size <= MOST_DENSE and (x.shape[1] <= FEW or x.nnz >= SPARSE * size):
             x = x.toarray()
         x = x if self._unit == 1 else x / self._unit
