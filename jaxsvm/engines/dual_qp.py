@@ -331,10 +331,11 @@ def residual_of(
         bias: "free" or "none".
         tol: () the residual that was asked for.
     """
-    coef, diag = dual.coef, jnp.abs(dual.diag)
-    highs = gain_up(dual), diag
-    square, up, largest, down = fold((coef * diag * coef,), highs, (gain_down(dual),))
-    kkt, rounding = violation_of(up, down, bias), rounding_of(largest, square)
+    square, diag = jnp.abs(dual.coef * dual.diag * dual.coef), dual.diag
+    highs, lows = (gain_up(dual), diag), (gain_down(dual), diag)
+    square, up, most, down, least = fold((square,), highs, lows)
+    kkt = violation_of(up, down, bias)
+    rounding = rounding_of(jnp.maximum(most, -least), square)
     if stop == "gap":
         gap, primal = relative_gap(dual, y, C, loss, bias)
         share = jnp.sum(jnp.abs(dual.coef)) / jnp.where(primal > 0, primal, 1)

@@ -15,7 +15,7 @@ from ..models import Classifier, Expansion, Linear, Mapped, decision_values, sup
 from ..models.multiclass import StackedModels
 from ..types import SparseRows
 from ..wrappers import OneVsOne, OneVsRest
-from .functions import VALUES, kernel_values, one_thread
+from .functions import VALUES, kernel_values
 from .preprocess import is_sparse, to_train_dtype
 
 SIZES = (256, 4096)  # rows of the programs that predict
@@ -108,7 +108,7 @@ def apply(fn: Any, x: Any) -> Any:
     z, coef = np.asarray(points.x), np.asarray(points.coef)
     if len(x) * (z.size + coef.size) > MANY:
         return decision_values(fn, x, SIZES)
-    blocks = np.array_split(x, max(1, len(x) * len(z) // BLOCK))
-    with one_thread():
-        values = [kernel_values(points.kernel, rows, z, np.float64) @ coef.T for rows in blocks]
+    size = BLOCK // max(len(z), 1) or 1
+    blocks = [x[start : start + size] for start in range(0, len(x), size)]
+    values = [kernel_values(points.kernel, rows, z, np.float64, coef) for rows in blocks]
     return (np.concatenate(values) + np.asarray(points.b)).astype(x.dtype)

@@ -57,16 +57,12 @@ def kernel_matrix(fn: Any, rows: Any, other: Any) -> np.ndarray:
 
 
 def _rbf(kernel: kernels.rbf, x: np.ndarray, z: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    shift, same = z[:1].sum(axis=0), x is z  # of rows far from 0 products lose digits
-    z = z - shift
-    x = z if same else x - shift
-    square = lambda a: np.einsum("nd,nd->n", a, a)
-    power = x @ z.T  # half of it, where the rows are the same
-    power *= 2  # in place: new arrays of this size take longer than the sums
-    power -= square(x)[:, None]
-    power -= square(z)
-    power *= kernel.rate
-    power = power.astype(dtype, copy=False)
+    """Values exp(-rate |x - z|^2), whose powers are one product of matrices."""
+    shift = z[:1].sum(axis=0)  # of rows far from 0 products lose digits
+    x, z = x - shift, z - shift
+    square, one = lambda a: np.einsum("nd,nd->n", a, a)[:, None], lambda a: np.ones((len(a), 1))
+    left = kernel.rate * np.hstack([2 * x, -square(x), -one(x)])
+    power = (left @ np.hstack([z, one(z), square(z)]).T).astype(dtype, copy=False)
     return np.exp(np.minimum(power, 0, out=power), out=power)
 
 
@@ -78,12 +74,18 @@ VALUES: dict[type[Kernel], Callable] = {
 }
 
 
-def kernel_values(kernel: Kernel, x: np.ndarray, z: np.ndarray, dtype: object) -> np.ndarray:
-    """The values (n, m) of a kernel of `VALUES` at dense rows, of sums in float64."""
+def kernel_values(
+    kernel: Kernel, x: np.ndarray, z: np.ndarray, dtype: object, coef: Any = None
+) -> np.ndarray:
+    """The values (n, m) of a kernel of `VALUES` at dense rows, of sums in float64.
+
+    With coefficients (m,) or (k, m) their sums, (n,) or (n, k).
+    """
     numbers, rows = jax.tree.map(np.asarray, kernel), np.float64(z)
     with one_thread(), np.errstate(over="ignore"):  # what is too large makes no finite model
         values = VALUES[type(kernel)](numbers, rows if x is z else np.float64(x), rows, dtype)
-        return values.astype(dtype, copy=False)
+        values = values.astype(dtype, copy=False)
+        return values if coef is None else values @ coef.T
 
 
 @contextlib.contextmanager

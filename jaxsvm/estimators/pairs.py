@@ -129,19 +129,24 @@ def fit_problems(
     solver, sampler, limit = adapted(solver, None, tol, accum_dtype(data.x))
     check_rows(whole, sampler, data)
     kernel = solver.kernel if isinstance(solver, QpSolver | NuSolver) else None
-    few = width == 1 and size <= MAX_GIVEN and isinstance(data.x, jax.Array)
-    if type(kernel) in VALUES and few:
+    few = width == 1 and len(data.y) <= MAX_GIVEN and isinstance(data.x, jax.Array)
+    matrix = None
+    if kernel is not None and holds_precomputed(kernel):
+        matrix = np.asarray(data.x)
+    elif few and kernel is not None and type(kernel) in VALUES:
         solver = solver.replace(kernel=kernels.precomputed())
+        live = None if problems[0].rows is None else np.count_nonzero(data.weight)
+        known = np.asarray(data.x)[:live]  # the others are padding
+        matrix = kernel_values(kernel, known, known, known.dtype)
     inputs = placed(solver, sampler, None, data, False)
     rows, made = inputs, list[tuple]()
     names = ("w", "b") if kernel is None else ("coef", "b")
     for start in range(0, len(problems), width):
         part = [problems[min(i, len(problems) - 1)] for i in range(start, start + width)]
         if made and part[0].rows is None:  # the same rows, and kernel values, as before
-            again = rows.data._replace(y=part[0].y, weight=part[0].weight)
-            rows = rows._replace(data=again)
+            rows = rows._replace(data=rows.data._replace(y=part[0].y, weight=part[0].weight))
         else:
-            rows = rows_of(part, inputs, kernel, size)
+            rows = rows_of(part, inputs, matrix, size)
         ends = run_once(rows, key) if width == 1 else run_lanes(inputs, rows.data, rows.x, key)
         state, row, model = ends  # but for the last, models are not kept: they hold kernel values
         made.append((state, row, [vars(model).get(name) for name in names]))
@@ -168,38 +173,31 @@ def fit_problems(
     return Fit(model, run, curve, limit, finite, np.int32(STEPS))
 
 
-def rows_of(problems: list[Problem], inputs: Inputs, kernel: Any, size: int) -> Inputs:
-    """The inputs of problems: their rows, padded to a size, or the values of the kernel at them.
+def rows_of(problems: list[Problem], inputs: Inputs, matrix: Any, size: int) -> Inputs:
+    """The inputs of problems: their rows, padded to a size, or their part of the kernel `matrix`.
 
     Those of several have a leading axis.
     """
-    solver: Any = inputs.solver
-    data, is_matrix = inputs.data, kernel is not None and holds_precomputed(solver.kernel)
-    if problems[0].rows is None and not is_matrix:
+    data = inputs.data
+    if problems[0].rows is None and matrix is None:
         data = data._replace(y=problems[0].y, weight=problems[0].weight)
         return inputs._replace(data=data)
     index = np.zeros((len(problems), size), np.int32)
     y, weight = (np.zeros(index.shape, a.dtype) for a in (data.y, data.weight))
+    own = np.zeros((0 if matrix is None else len(problems), size, size), y.dtype)
     for i, problem in enumerate(problems):
         m = len(problem.y)
         index[i, :m] = np.arange(m) if problem.rows is None else problem.rows
         y[i, :m], weight[i, :m] = problem.y, problem.weight
-    number = np.broadcast_to(np.arange(size, dtype=np.int32), index.shape)
-    if is_matrix and not holds_precomputed(kernel):  # of one problem
-        rows, own = np.asarray(inputs.x)[index[0, :m]], np.zeros((1, size, size), y.dtype)
-        own[0, :m, :m] = kernel_values(kernel, rows, rows, rows.dtype)
-        x = own
-    else:
+        if matrix is not None:
+            own[i, :m, :m] = matrix[np.ix_(index[i, :m], index[i, :m])]
+    number, x = np.broadcast_to(np.arange(size, dtype=np.int32), index.shape), None
+    if matrix is None:
         x, own = jax.tree.map(lambda a: np.asarray(a)[index], (inputs.x, data.x))
-    if is_matrix and holds_precomputed(kernel):
-        x = own = np.take_along_axis(x, index[:, None], axis=2)
-    parts: dict = {"x": own, "y": y, "weight": weight, "index": number}
+    parts: Any = {"x": own, "y": y, "weight": weight, "index": number}
     data = data._replace(**parts)
     if len(problems) == 1:
         data, x = jax.tree.map(lambda a: a[0], (data, x))
-    if is_matrix:  # on its device once
-        x = jax.device_put(x)
-        data = data._replace(x=x)
     return inputs._replace(data=data, x=x)
 
 

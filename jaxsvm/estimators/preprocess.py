@@ -150,10 +150,12 @@ def padded_width(x: Any) -> int:
     """The columns of the program that trains on these rows.
 
     Few rows have 32, 64 or 128, so that few sizes exist. More rows are trained on for longer than
-    their program compiles.
+    their program compiles. In sparse rows columns of zeros cost next to nothing.
     """
     n, d = x.shape
-    return series_size(d, 32) if n <= MANY and d <= 128 else -(-d // 8) * 8
+    if n <= MANY and d <= 128:
+        return series_size(d, 32)
+    return bucket_size(d, 8) if is_sparse(x) else -(-d // 8) * 8
 
 
 def padded_rows(n: int, least: int = 256) -> int:

@@ -262,6 +262,7 @@ def run_once(inputs: Inputs, key: Array) -> tuple[State, Curve, Model]:
     """
     solver, sampler, _, data, x = inputs
     state = solver.init(jax.random.split(key)[0], data)
+    x = data.x if x is None else x
     state, info = updated(solver, state, data._replace(x=x, weight=weight_of(sampler, data)))
     row = Curve(jnp.int32(1), info.loss, info.residual, info.support, info.evals, None)
     return state, row, solver.model(state, data)
