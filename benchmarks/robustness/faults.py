@@ -1,6 +1,6 @@
 """Faults that were planted, one at a time, and what sees each: `python -m benchmarks.robustness.faults`.
 
-Twelve were drawn to try the campaign and the tests, fourteen were added of other kinds in other folders. A fault is a text of
+Twelve were drawn to try the campaign and the tests, eighteen were added of other kinds in other folders. A fault is a text of
 a file and what replaces it, so that it outlives shifted lines; `tests/test_robustness.py` checks that each text is still there.
 The command plants a fault in a copy of the package and runs the short tests that are named with it, then the whole files, then
 the campaign's share, until one of them fails.
@@ -102,6 +102,15 @@ FAULTS = (
           "sign in the derivatives of smooth linear machines", "tests/solvers/test_newton.py -k derivatives_of_a_run"),
     Fault("constant", "spaces/intercept.py", "self.inner.gram(batch) + 1", "self.inner.gram(batch)",
           "missing 1 in the products of rows with a constant feature", f"{CAMPAIGN} -k run_gone_on_with"),
+    Fault("empty chunk", "loops/chunks.py", "for chunk in chunks:  # `enumerate` would hold it while the next one is fetched\n        number += 1",
+          "for chunk in chunks:  # `enumerate` would hold it while the next one is fetched\n        number += int(number < 0 or len(batch.y) > 0)",
+          "a chunk without rows is not counted", "tests/loops/test_stream.py -k is_read_once"),
+    Fault("tie", "estimators/pairs.py", "votes_of(score >= 0, k)", "votes_of(score > 0, k)",
+          "the vote of a value of 0", "tests/estimators/test_parity_svc.py -k pair_value_of_0"),
+    Fault("primal", "solvers/dual/crammer_singer.py", "(jnp.sum(w * w) + jnp.sum(b * b)) / 2 + loss", "jnp.sum(w * w) / 2 + loss",
+          "the gap without the bias", "tests/solvers/test_crammer_singer.py -k reports_its_gap"),
+    Fault("rank", "coverage.py", "mass + mass / jnp.maximum(n, 1)", "mass + 0 / jnp.maximum(n, 1)",
+          "off by one in the rank of a conformal set", "tests/test_coverage.py -k rank_is_exact"),
 )  # fmt: skip
 
 

@@ -159,6 +159,18 @@ def test_shapes_of_decision_values_and_votes():
     assert pairs.decision_function(far).shape == (8, 6) and pairs.intercept_.shape == (6,)
 
 
+def test_a_pair_value_of_0_is_a_vote_as_in_scikit_learn():
+    x, y = np.array([[-1.0], [1.0], [30.0], [31.0]]), [0, 1, 2, 2]
+    ours, theirs = (each(kernel="linear").fit(x, y) for each in (SVC, sklearn.svm.SVC))
+    middle = [[0.0]]
+    for each in (ours, theirs):
+        assert each.set_params(decision_function_shape="ovo").decision_function(middle)[0, 0] == 0
+    np.testing.assert_array_equal(ours.predict(middle), theirs.predict(middle))
+    values = [each.set_params(decision_function_shape="ovr") for each in (ours, theirs)]
+    ranks = [each.decision_function(middle).argsort() for each in values]
+    np.testing.assert_array_equal(*ranks)
+
+
 def test_ties_of_votes():
     """Of linear machines of three classes: between these each class has one vote."""
     x, y = make_blobs(

@@ -213,6 +213,18 @@ def test_rows_of_weight_0_are_left_out():
     )
 
 
+def test_a_chunk_without_a_row_of_positive_weight_is_read_once():
+    """It is counted, so that a stream that is resumed reads none again."""
+    parts = pieces([20, 10, 30, 40])
+    parts[1] = (*parts[1], np.zeros(10, np.float32))
+    first = jaxsvm.stream(SOLVERS["sdca"], parts[:3], KEY, batch_size=4, rows=N)
+    read = int(first.state.chunks)
+    assert read == 3
+    resumed = jaxsvm.stream(SOLVERS["sdca"], parts[read:], batch_size=4, state=first.state, rows=N)
+    whole = jaxsvm.stream(SOLVERS["sdca"], parts, KEY, batch_size=4, rows=N)
+    assert same(resumed.state, whole.state) and int(whole.state.chunks) == 4
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("most", [2**31, 1000])
 def test_features_are_lifted_by_the_chunk_or_by_the_step(monkeypatch, most):

@@ -83,6 +83,17 @@ def test_in_float32_the_gap_is_that_of_the_objective():
     assert float(result.info.loss[-1]) == pytest.approx(loss / N, rel=1e-4)
 
 
+def test_an_unfinished_run_reports_its_gap(x64):
+    machine = jaxsvm.crammer_singer(10.0, classes=K, rounds=2)
+    run = jaxsvm.fit(machine, rows(), KEY, steps=1)
+    coef = np.asarray(run.state.solver.coef)
+    w, b = coef.T @ X, coef.sum(axis=0)
+    dual = coef[np.arange(N), Y].sum() - (np.sum(w**2) + np.sum(b**2)) / 2
+    primal = objective(w, b, 10.0)
+    assert run.info.residual[-1] > 1e-3
+    np.testing.assert_allclose(run.info.residual[-1], (primal - dual) / primal, rtol=1e-10)
+
+
 def test_rows_of_weight_0_have_no_effect():
     weight = np.where(np.arange(N) < 30, 1.0, 0.0)
     machine = jaxsvm.crammer_singer(1.0, classes=K, tol=1e-7)
