@@ -84,6 +84,12 @@ def write(name: str, rows: list[dict]) -> None:
         print("  ".join(f"{k}={v}" for k, v in row.items()), flush=True)
 
 
+def resident() -> float:
+    """Largest resident memory of this process so far, in GB."""
+    status = pathlib.Path("/proc/self/status").read_text()  # getrusage hands down what the parent process had
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e9
+
+
 def error(model, data):
     """The share of wrong signs."""
     import jaxsvm  # here, so that a benchmark sets its options first

@@ -1,4 +1,4 @@
-"""The small versions of the benchmarks of devices and of scale, and the counts of `lowering`."""
+"""The small version of the benchmark of devices, and the counts of `lowering`."""
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,6 @@ from jax import lax
 
 device = pytest.importorskip("benchmarks.device", reason="the folder benchmarks is not here")
 lowering = pytest.importorskip("benchmarks.lowering")
-scale = pytest.importorskip("benchmarks.scale")
-one_machine = pytest.importorskip("benchmarks.one_machine")
 
 
 @pytest.mark.long
@@ -91,21 +89,3 @@ def test_programs_are_few_kernels(name):
     n, _, make = lowering.PROGRAMS[name]
     most = MOST_KERNELS[name][jax.__version_info__[:2] < (0, 11)]
     assert lowering.count_kernels(*make(n), options=as_users()) <= most
-
-
-def test_the_model_of_the_network_is_the_formula():
-    assert scale.network(1, 123) == 0
-    # ceil(log2 1000) = 10 rounds of 10 microseconds
-    seconds = 2 * 10 * 10e-6 + 2 * 999 / 1000 * 4 * 123 / (25e9 / 8)
-    assert scale.network(1000, 123) == pytest.approx(seconds)
-    assert scale.network_short(1, 123) == 0
-    assert scale.network_short(1000, 123) == pytest.approx(10 * (10e-6 + 4 * 123 / (25e9 / 8)))
-
-
-@pytest.mark.long
-def test_the_rows_that_are_streamed():
-    table = one_machine.measure("rows", small=True)
-    assert [row["method"] for row in table] == list(one_machine.RUNS["rows"])
-    assert all(float(row["cpu_s"]) > 0 and float(row["resident_GB"]) > 0 for row in table)
-    # of signs; a constant is wrong for half of them
-    assert all(10 < float(row["test_error_percent"]) < 45 for row in table)
