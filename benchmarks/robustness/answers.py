@@ -1,7 +1,7 @@
 """Part `answers`: ordinary input in all the ways it may come, and what another program answers.
 
-Streams with weights, batches and cuts, runs that go on, several classes, sparse rows, float64, kernel caches smaller than
-the rows, nu machines, regression, derivatives, samplers, files of other programs. All of it must be taken.
+Streams with weights, batches and cuts, runs that go on, several classes, kernel caches smaller than the rows, files of other
+programs, kernels, objectives. All of it must be taken.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
 
 import jaxsvm
-from jaxsvm import features, kernels, losses, models, samplers
+from jaxsvm import models, samplers
 
 from . import oracles
 from .cases import Case
@@ -58,11 +57,6 @@ def near_optimum(case: Case, have: Any, best: oracles.Optimum, what: str, room: 
     """Compare decision values with those of an optimum, whose bias may be an interval."""
     off = np.asarray(have, np.float64) - best.scores
     near(case, have, best.scores + np.clip(np.median(off), best.low, best.high), what, room)
-
-
-def both(case: Case, x: np.ndarray) -> Any:
-    """The rows, dense or sparse."""
-    return scipy.sparse.csr_matrix(x) if case.rarely(3) else x
 
 
 def cut(case: Case, n: int) -> list[slice]:
@@ -138,21 +132,6 @@ def run_gone_on_with(case: Case) -> None:
 # Optima
 
 
-def weighted_machine(case: Case) -> None:
-    """Exact machines with weights, dense and sparse, beside LIBSVM."""
-    x, y, weight = problem(case)
-    weight[2:5] = case.one((0, 1))
-    kernel = Kernel(case.block(16).one(("rbf", "polynomial", "linear")), 0.5)
-    C = float(np.float32(case.one((0.3, 1.0, 10.0))))
-    text = f"fit(decomposition({C:g}, {kernel.name}), weights, tol=1e-4)"
-    data, solver = oracles.batch(both(case, x), y, weight), jaxsvm.decomposition(C, kernel.made())
-    run = case.attempt(text, jaxsvm.fit, solver, data, KEY, tol=1e-4, steps=2, must=True)
-    best = oracles.with_bias(kernel.block(x, x), y, C, weight)
-    have = case.attempt(f"model(x) of {text}", run.model, x, must=True)
-    if best.exact and run.converged:
-        near_optimum(case, have, best, "decision values")
-
-
 def small_cache(case: Case) -> None:
     """A kernel cache smaller than the rows: every slot is used again and again."""
     x, y, weight = problem(case, 160)
@@ -206,144 +185,6 @@ def several_classes(case: Case) -> None:
     found = np.asarray(case.attempt(f"model(x) of {text}", run.model, x, must=True))
     top = votes.max(1, keepdims=True) == votes
     case.compare(top[np.arange(N), np.argmax(found, 1)].all(), "a class without the most votes was chosen")
-
-
-def nu_machine(case: Case) -> None:
-    """nu-SVC, one-class and nu-SVR machines with weights beside LIBSVM."""
-    from sklearn import svm
-
-    x, y, weight = problem(case)
-    form, nu, gamma = case.block(16).one(("nu_svc", "one_class", "nu_svr")), case.one((0.1, 0.2, 0.4)), 0.5
-    nu = float(np.float32(nu))
-    target = x[:, 0] + 0.1 * case.random.normal(size=N) if form == "nu_svr" else y
-    nu = min(nu, 1.8 * min(weight[y > 0].sum(), weight[y < 0].sum()) / weight.sum()) if form == "nu_svc" else nu
-    kernel = kernels.rbf(gamma=gamma)
-    solver, other = {
-        "nu_svc": (jaxsvm.nu_svc(nu, kernel), svm.NuSVC(nu=nu, gamma=gamma, tol=1e-8)),
-        "one_class": (jaxsvm.one_class(nu, kernel), svm.OneClassSVM(nu=nu, gamma=gamma, tol=1e-8)),
-        "nu_svr": (jaxsvm.nu_svr(nu, 10.0, kernel), svm.NuSVR(nu=nu, C=10.0, gamma=gamma, tol=1e-8)),
-    }[form]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        data = jaxsvm.dataset(x, target.astype("f4"), weight, task="regression" if form == "nu_svr" else "binary")
-        how = (x,) if form == "one_class" else (x, target)
-        other.fit(*how, sample_weight=weight)
-        want = other.predict(x) if form == "nu_svr" else other.decision_function(x)
-    text = f"fit({form}({nu:g}, rbf), tol=1e-5)"
-    run = case.attempt(text, jaxsvm.fit, solver, data, KEY, tol=1e-5, steps=2, must=True)
-    have = np.asarray(case.attempt(f"model(x) of {text}", run.model, x, must=True), np.float64)
-    if form == "one_class":  # LIBSVM's coefficients sum to nu n, ours to nu W; its size is fixed by the sum of weights
-        have, want = have / np.abs(have).max(), want / np.abs(want).max()
-    near(case, have, want, "decision values", 2e-2)
-
-
-def regression(case: Case) -> None:
-    """Epsilon-insensitive regression beside LIBSVM, targets near and far from 0."""
-    from sklearn.svm import SVR
-
-    x, _, weight = problem(case)
-    scale, offset = case.one((1.0, 100.0)), case.one((0.0, 10.0))
-    y = (scale * (np.sin(2 * x[:, 0]) + offset + 0.1 * case.random.normal(size=N))).astype("f4")
-    C, eps = float(np.float32(case.one((1.0, 10.0)) * scale)), float(np.float32(0.1 * scale))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        data = jaxsvm.dataset(x, y, weight, task="regression")
-        want = SVR(C=C, epsilon=eps, gamma=0.5, tol=1e-6 * scale).fit(x, y, sample_weight=weight).predict(x)
-    solver = jaxsvm.decomposition(C, kernels.rbf(gamma=0.5), loss=losses.eps_insensitive(eps))
-    text = f"fit(decomposition({C:g}, rbf, eps={eps:g})), targets near {offset * scale:g}"
-    run = case.attempt(text, jaxsvm.fit, solver, data, KEY, tol=1e-4 * scale, steps=3, must=True)
-    have = case.attempt(f"model(x) of {text}", run.model, x, must=True)
-    near(case, (np.asarray(have) - offset * scale) / scale, (want - offset * scale) / scale, "predictions")
-
-
-def linear_machine(case: Case) -> None:
-    """Linear machines of other methods, dense and sparse, beside LIBLINEAR."""
-    from sklearn.svm import LinearSVC
-
-    x, y, weight = problem(case)
-    lam, bias = float(np.float32(case.one((0.003, 0.03, 0.3)))), case.block(16).one(("feature", "none"))
-    solver = case.block(16).one((jaxsvm.newton, jaxsvm.newton, jaxsvm.ocas))
-    loss = losses.squared_hinge if solver is jaxsvm.newton else losses.hinge
-    how: dict[str, Any] = {"steps": 300, "every": 1, "tol": 1e-6} if solver is jaxsvm.newton else {"steps": 300, "tol": 1e-5}
-    other = LinearSVC(loss="squared_hinge" if solver is jaxsvm.newton else "hinge", C=1 / (lam * weight.sum()), tol=1e-8,
-                      max_iter=10**6, dual=True, fit_intercept=bias == "feature", random_state=0)  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        want = other.fit(x, y, sample_weight=weight).decision_function(x)
-    data = oracles.batch(both(case, x), y, weight)
-    text = f"fit({solver.__name__}({lam:g}, bias={bias!r}), {'sparse' if hasattr(data.x, 'toarray') else 'dense'})"
-    run = case.attempt(text, lambda: jaxsvm.fit(solver(lam, loss=loss, bias=bias), data, KEY, **how), must=True)
-    near(case, case.attempt(f"model(x) of {text}", run.model, x, must=True), want, "decision values")
-
-
-def drawn_rows(case: Case) -> None:
-    """Coordinate ascent over rows drawn by all samplers, with weights: the same optimum."""
-    x, y, weight = problem(case)
-    C, kernel = float(np.float32(case.one((0.3, 1.0, 10.0)))), Kernel("rbf", 0.5)
-    name = case.block(16).one(("acf", "active_rows", "shrinking", "uniform", "epochs"))
-    sampler = getattr(samplers, name)(1)
-    text = f"fit(sdca({C:g}, rbf), sampler={name})"
-    data, solver = oracles.batch(x, y, weight), jaxsvm.sdca(C, kernel.made())
-    run = case.attempt(text, jaxsvm.fit, solver, data, KEY, sampler=sampler, steps=400 * N, every=20 * N, tol=1e-5, must=True)
-    best = oracles.without_bias(kernel.block(x, x), y, C, weight)
-    have = case.attempt(f"model(x) of {text}", run.model, x, must=True)
-    near_optimum(case, have, best, "decision values")
-    # In the first pass each row is drawn once, whatever its weight.
-    state = sampler.init(KEY, data)
-    drawn = np.asarray(sampler.draw(state, 0, N)).ravel()
-    counts = np.bincount(drawn[drawn >= 0], minlength=N)
-    if name in ("epochs", "active_rows"):
-        case.compare(counts.max() == 1 and counts.sum() == N, f"a pass draws {counts.tolist()}")
-
-
-def wide_numbers(case: Case) -> None:
-    """float64: answers to nine digits."""
-    x, y, weight = problem(case)
-    C, kernel = case.one((0.3, 1.0, 10.0)), Kernel("rbf", 0.5)
-    text = f"fit(decomposition({C:g}, rbf)) in float64"
-    with jax.enable_x64(True):
-        data = oracles.batch(x.astype("f8"), y, weight)
-        solver = jaxsvm.decomposition(C, kernel.made())
-        run = case.attempt(text, jaxsvm.fit, solver, data, KEY, tol=1e-9, steps=2, must=True)
-        have = np.asarray(case.attempt(f"model(x) of {text}", run.model, data.x, must=True))
-        case.expect(have.dtype == np.float64, f"decision values in {have.dtype}")
-    best = oracles.with_bias(kernel.block(x, x), y, C, weight)
-    near_optimum(case, have, best, "decision values", 1e-6)
-
-
-def derivative(case: Case) -> None:
-    """Derivatives of a decision value in C, nu and the width beside differences of LIBSVM's solutions."""
-    from sklearn import svm
-
-    x, y, _ = problem(case)
-    form, name = case.block(16).one((("svc", "C"), ("svc", "gamma"), ("nu_svc", "nu"), ("nu_svc", "gamma")))
-    x = x.astype("f8")
-    at = {"C": 1.0, "gamma": 0.5, "nu": 0.3}
-    share = 1.8 * min((y > 0).sum(), (y < 0).sum()) / N
-    at["nu"] = min(at["nu"], share)
-    point = x[3] + 0.1
-
-    def other(value: float) -> float:
-        numbers = at | {name: value}
-        made = svm.SVC(C=numbers["C"], gamma=numbers["gamma"], tol=1e-12) if form == "svc" else svm.NuSVC(
-            nu=numbers["nu"], gamma=numbers["gamma"], tol=1e-12)  # fmt: skip
-        return float(made.fit(x, y).decision_function(point[None])[0])
-
-    h = 1e-3 * at[name]
-    slopes = [(other(at[name] + step) - other(at[name] - step)) / (2 * step) for step in (h, h / 4)]
-    text = f"the derivative of {form} in {name}"
-    with jax.enable_x64(True):
-        data = oracles.batch(x, y)
-
-        def value(number):
-            numbers = {key: jnp.float64(v) for key, v in at.items()} | {name: number}
-            kernel = kernels.rbf(gamma=numbers["gamma"])
-            solver = jaxsvm.decomposition(numbers["C"], kernel) if form == "svc" else jaxsvm.nu_svc(numbers["nu"], kernel)
-            return jaxsvm.fit(solver, data, KEY, tol=1e-10, steps=1).model(point[None])[0]
-
-        have = case.attempt(text, lambda: float(jax.grad(value)(jnp.float64(at[name]))), must=True)
-    if abs(slopes[0] - slopes[1]) <= 2e-3 * max(1, abs(slopes[1])):  # no coefficient reaches a bound in between
-        near(case, have, np.asarray(slopes[1]), "the derivative", 5e-3)
 
 
 # Other programs
@@ -405,36 +246,17 @@ def kernel_block(case: Case) -> None:
     near(case, have[1], np.diag(kernel.block(x, x)), "the diagonal", 1e-3)
 
 
-def features_of(case: Case) -> None:
-    """Nystrom maps beside the pseudo-inverse of NumPy, and what they do to a machine."""
-    x, _, _ = problem(case)
-    kernel = Kernel(case.block(16).one(("rbf", "laplacian", "polynomial")), 0.5)
-    marks = x[case.random.permutation(N)[:8]]
-    phi = case.attempt(f"nystrom({kernel.name})", lambda: features.nystrom(None, kernel.made(), landmarks=marks), must=True)
-    have = np.asarray(phi(x), np.float64)
-    cross = kernel.block(x, marks)
-    near(case, have @ have.T, cross @ np.linalg.pinv(kernel.block(marks, marks), 1e-9) @ cross.T, "phi(x) phi(x)'", 1e-2)
-
-
 KINDS: dict[str, Callable[[Case], None]] = {
     fn.__name__: fn
     for fn in (
         weighted_stream,
         dual_stream,
         run_gone_on_with,
-        weighted_machine,
         small_cache,
         several_classes,
-        nu_machine,
-        regression,
-        linear_machine,
-        drawn_rows,
-        wide_numbers,
-        derivative,
         other_program,
         kernel_block,
         objective_values,
-        features_of,
     )  # fmt: skip
 }
 

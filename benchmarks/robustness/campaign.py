@@ -24,19 +24,15 @@ COUNTS = {  # part -> cases of a whole campaign
     "loops": 1600,
     "exact": 400,
     "answers": 800,
-    "estimators": 400,
     "selections": 100,
-    "selection files": 500,
-    "resumed": 2000,
-    "chunks": 200,
     "files": 1600,
     "kills": 200,
     "interrupts": 20,
 }
 MODULES = {  # the module and function of parts that have other names than theirs
     "data": ("rows", "run"),
+    "files": ("files", "damaged"),
     "interrupts": ("kills", "interrupt"),
-    "selection files": ("selection_files", "run"),
 }
 FUZZED = ("damaged", "libsvm", "liblinear")
 COUNTS |= {f"fuzzed {name}": 3000 for name in FUZZED}

@@ -1,8 +1,8 @@
 """Part `factories`: hostile numbers and choices for everything that makes a solver, kernel, sampler, schedule or map.
 
 A number that is accepted means what its formula in NumPy says; nothing else than a number is accepted where a number is
-expected; what the documentation rules out, such as `lam: ... > 0`, makes no finite model. Solvers without such a formula
-(`formulas`) are compared with the same number as a plain float, which judges nothing but the type.
+expected; what the documentation rules out, such as `lam: ... > 0`, makes no finite model. Solvers have no such formula: they
+are compared with the same number as a plain float, which judges nothing but the type.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 import pathlib
-import pickle
 import re
 import tempfile
 from collections.abc import Callable
@@ -21,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxsvm
-from jaxsvm import budget, features, kernels, losses, models, projections, samplers, schedules
+from jaxsvm import budget, features, kernels, losses, projections, samplers, schedules
 
 from . import formulas
-from .cases import Case, Refused, hostile_choices, hostile_numbers, real, same_leaves, show, show_call
+from .cases import Case, Refused, hostile_choices, hostile_numbers, real, show, show_call
 
 RANDOM = np.random.default_rng(1)
 X = RANDOM.normal(size=(10, 3)).astype("f4")
@@ -188,8 +187,6 @@ def run(case: Case) -> None:
             room = 0 if not narrow else 1e-6 if value.dtype.itemsize > 2 else 1e-2
             same = jax.tree.map(lambda a, b: np.allclose(a, b, rtol=room, atol=room, equal_nan=True), result, same)
             case.expect(all(jax.tree.leaves(same)), f"{victim}={value!r} and {number!r} give other results")
-    if is_solver or isinstance(made, kernels.Kernel):
-        round_trip(case, text, made)
 
 
 @functools.cache
@@ -239,8 +236,7 @@ def finite(result: Any) -> bool:
 def use_solver(case: Case, text: str, name: str, made: Any) -> Any:
     """A few steps: decision values, which are finite where the run says so."""
     data = jaxsvm.dataset(X, Y)
-    how = {"sampler": samplers.epochs(1, shuffle=False)} if name in formulas.ORDERED else {}
-    fitted = case.attempt(f"fit({text})", jaxsvm.fit, made, data, KEY, steps=STEPS, every=STEPS, **how)
+    fitted = case.attempt(f"fit({text})", jaxsvm.fit, made, data, KEY, steps=STEPS, every=STEPS)
     case.expect(not getattr(case, "accepted_oddly", False), "trained with what is no number")
     case.expect(fitted.finite == ("not finite" not in fitted.status), f"finite is {fitted.finite}, status says {fitted.status!r}")
     scores = np.asarray(case.attempt(f"fit({text}).model(x)", fitted.model, data.x))
@@ -292,22 +288,3 @@ def use_other(case: Case, text: str, name: str, made: Any) -> Any:
         case.expect((takes_arrays or not found.ndim) and found.dtype.kind == "f", f"{show(made)} is no number")
     case.expect(not getattr(case, "accepted_oddly", False), "worked with what is no number")
     return [np.asarray(a) for a in jax.tree.leaves(found)]
-
-
-def round_trip(case: Case, text: str, made: Any) -> None:
-    """What was made prints, and comes back from a pickle and from a file of `models.save`, where these can hold it."""
-    case.attempt(f"repr({text})", repr, made)
-    try:
-        text_of = pickle.dumps(made)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return  # functions of this file
-    again = pickle.loads(text_of)
-    case.expect(same_leaves([jnp.asarray(a) for a in jax.tree.leaves(again)], [jnp.asarray(a) for a in jax.tree.leaves(made)])
-                and repr(again) == repr(made), "a pickle of it is something else")  # fmt: skip
-    path = case.folder / "made.npz"
-    try:
-        models.save(path, made)
-    except ValueError:
-        return  # says what to register
-    again = case.attempt(f"models.load of {text}", models.load, path)
-    case.expect(len(jax.tree.leaves(again)) == len(jax.tree.leaves(made)), "a file of it is something else")

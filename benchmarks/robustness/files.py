@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import pathlib
 import tracemalloc
-import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -121,43 +118,3 @@ def limited(case: Case, text: str, fn: Callable, *args: Any, **kwargs: Any) -> A
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         case.expect(most <= MOST, f"reading a small file took {most / 2**20:.0f} MiB of memory")
-
-
-def packed(parts: list[tuple[str, bytes]], compress: bool = False) -> bytes:
-    """A zip file of these members."""
-    file = io.BytesIO()
-    kind = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
-    with zipfile.ZipFile(file, "w", kind) as target:
-        for name, text in parts:
-            target.writestr(name, text)
-    return file.getvalue()
-
-
-def untouched(case: Case) -> None:
-    """Files that were packed anew, in another order, are the same; and what is saved comes back."""
-    name = case.one(list(trees()))
-    tree, text = whole(case, name)
-    with zipfile.ZipFile(io.BytesIO(text)) as file:
-        parts = [(n, file.read(n)) for n in file.namelist()]
-    case.random.shuffle(parts)
-    path = pathlib.Path(case.one((str(case.folder / "m.npz"), str(case.folder / "a b\u00e9.model"), str(case.folder / "x"))))
-    path.write_bytes(packed(parts, compress=case.rarely(2)))
-    given = case.one((path, str(path), bytes(path)))
-    case.twin = lambda: intact(case, text, tree)
-    found = case.attempt(f"models.load({name} packed anew, path of type {type(given).__name__})", models.load, given)
-    case.judged = True
-    if not same_leaves(found, tree):
-        raise Different("a file that is as it was written was loaded as something else")
-    case.attempt(f"models.save({name}, path of type {type(given).__name__})", models.save, given, tree, must=True)
-    again = case.attempt(f"models.load({name})", models.load, given, must=True)
-    if not same_leaves(again, tree):
-        raise Different("what was saved did not come back")
-    case.expect(
-        [p for p in path.parent.iterdir() if p != path and p.name not in ("whole.npz", "intact.npz")] == [],
-        "saving left a second file behind",
-    )
-
-
-def run(case: Case) -> None:
-    """One case of the part."""
-    case.one((damaged,) * 5 + (untouched,) * 2)(case)

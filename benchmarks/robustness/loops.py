@@ -1,4 +1,4 @@
-"""Part `loops`: hostile arguments of fit, step, stream, sweep, take, models, probes, objectives and certificates.
+"""Part `loops`: hostile arguments of fit, step, models, probes, objectives and certificates.
 
 What is accepted is compared with the same thing in NumPy, float64.
 """
@@ -18,7 +18,7 @@ import jaxsvm
 from jaxsvm import features, kernels, losses, models, objectives, samplers
 
 from . import oracles
-from .cases import ArrayLike, Case, Foreign, hostile_choices, hostile_numbers, is_real, real, same_leaves, show, show_call
+from .cases import ArrayLike, Case, hostile_choices, hostile_numbers, is_real, real, same_leaves, show, show_call
 from .oracles import Kernel
 
 N, D = 10, 3
@@ -332,36 +332,6 @@ def finite_model(model: Any) -> bool:
     return all(np.isfinite(np.asarray(a, np.float64)).all() for a in jax.tree.leaves(model) if a.dtype.kind == "f")
 
 
-def take(case: Case) -> None:
-    """`take` beside NumPy."""
-    data = known()[case.one(("data", "data", "sparse", "many"))]
-    usual = [np.array([0, 3, -1], "i4"), np.array([2], "i4"), np.array([-1], "i4"), np.array([9, 9], "i4"), jnp.array([1, 0])]
-    odd = [np.array([N], "i4"), np.array([-2], "i4"), np.array([10**6, 1]), np.array([0.5]), np.array([1.0]), np.zeros(0,
-    "i4"), np.array(3),
-           np.array([[0, 1]]), [0, 1], (2,), range(3), True, np.array([True] * N), np.array(["1"]), slice(2), 2**31,
-           np.array([2**40]),
-           np.array([np.nan]), np.array([None]), np.array([0], ">i4"), np.array([255], "u1"), np.array([3], "u4")]  # fmt: skip
-    index = case.one(usual * 3 + odd + hostile_numbers()[:20])
-    thing = case.one(things()) if case.rarely(6) else data
-    case.twin = lambda: jaxsvm.take(data, usual[0])
-    have = case.attempt(f"take({show(thing)}, {show(index)})", jaxsvm.take, thing, index)
-    case.expect(isinstance(thing, jaxsvm.Batch), "took rows of what is no data set")
-    held = np.asarray(index)
-    case.expect(
-        held.dtype.kind in "iu" and held.ndim == 1 and (held >= -1).all() and (held < N).all(), f"took rows {index!r} of {N}"
-    )
-    held = held.astype(int)
-    x = np.asarray(have.x.toarray() if hasattr(have.x, "toarray") else have.x)
-    live = held >= 0
-    full = np.asarray(thing.x.toarray() if hasattr(thing.x, "toarray") else thing.x)
-    case.compare(np.array_equal(x[live], full[held[live]]), "other rows")
-    case.expect(np.array_equal(np.asarray(have.y)[live], np.asarray(thing.y)[held[live]]), "other targets")
-    want = np.where(live, np.asarray(thing.weight)[np.maximum(held, 0)], 0)
-    case.expect(
-        np.array_equal(np.asarray(have.weight), want) and np.array_equal(np.asarray(have.index), held), "other weights or numbers"
-    )
-
-
 def fit_arguments(case: Case) -> None:
     """One hostile argument of `fit`; what is accepted gives the bits of the plain run."""
     own = known()
@@ -453,123 +423,7 @@ def step_arguments(case: Case) -> None:
         case.expect(isinstance(value, jaxsvm.Batch), "took a step on what is no batch")
 
 
-def stream_arguments(case: Case) -> None:
-    """Hostile chunks and arguments of `stream`; what is accepted is the same as one large chunk."""
-    solver = jaxsvm.pegasos(0.1)
-    good = [(X, Y), (X[:4].astype("f8"), Y[:4].tolist(), np.ones(4)), (X[:3], np.array([1, -1, 1]))]
-    odd = [
-        (X, np.zeros(N)), (np.ma.masked_less(X, 0), Y), (X.astype(">f4"), Y), (1e30 * X, Y), (X, Y[:3]), (X, Y, -WEIGHT), (X,
-        Y, np.zeros(N)),
-        (X, Y, np.full(N, np.nan)), (X, Y, WEIGHT, WEIGHT), (X[:, :1], Y), (X[0], Y[:3]), (X[:0], Y[:0]), (np.where(X > 1,
-        np.inf, X), Y),
-        (X.astype("f8") * 1e300, Y), (X + 0j, Y), (X.tolist(), ["a"] * N), (scipy.sparse.csr_matrix(X), Y), known()["sparse"],
-        (X, None),
-        known()["data"]._replace(y=None), "rows", None, 3, (), [], (X,), {"x": X}, (X, Y, None), (None, Y), (X.astype(str),
-        Y), (X, Y[:, None]),
-        known()["many"], (X > 0, Y), (ArrayLike(X), Y), known()["data"],
-    ]  # fmt: skip
-    chunks = [case.one(good) for _ in range(int(case.random.integers(1, 4)))]
-    victim = case.one(
-        ("chunks", "chunks", "chunks", "nothing", "rows", "batch_size", "task", "save", "key", "state", "solver", "all")
-    )
-    how: dict[str, Any] = {}
-    value: Any = ""
-    if victim == "chunks":
-        value = case.one(odd)
-        chunks.insert(int(case.random.integers(len(chunks) + 1)), value)
-    elif victim == "all":
-        chunks = value = case.one(
-            (None, 3, "rows", X, {}, [], iter([]), [[]], int, known()["data"], (X, Y), lambda: 1, {1: (X, Y)})
-        )
-    elif victim != "nothing":
-        pool = {"rows": hostile_numbers, "batch_size": hostile_numbers, "task": hostile_choices,
-                "save": lambda: [3, True, "", [], "a/b/c.npz", str(case.folder), case.folder / "s.npz"]}.get(victim,
-                things)()  # fmt: skip
-        value = how[victim] = case.one(pool)
-        if victim == "batch_size" and (real(value) or 0) > 1e4:  # a batch of so many rows is what was asked for
-            value = how[victim] = -2
-    arguments = {"solver": solver, "chunks": chunks, "key": KEY} | how
-    fine = [(X, Y, WEIGHT) if c is value else c for c in chunks] if victim == "chunks" else [(X, Y)]
-    valid = {"rows": 50, "batch_size": 2, "task": "binary", "save": case.folder / "valid.npz", "key": KEY,
-             "state": None, "solver": solver}  # fmt: skip
-    mended = {victim: valid[victim]} if victim in valid else {}
-    case.twin = lambda: jaxsvm.stream(**{"solver": solver, "chunks": fine, "key": KEY} | mended)
-    shapes = (
-        [show(c[0]) if isinstance(c, tuple) and c else type(c).__name__ for c in chunks]
-        if isinstance(chunks, list)
-        else show(chunks)
-    )
-    run = case.attempt(f"stream({shapes}, {victim}={show(value)})", lambda: jaxsvm.stream(**arguments))
-    case.expect(run.finite == ("not finite" not in run.status), f"finite is {run.finite}, status says {run.status!r}")
-    if victim not in ("chunks", "nothing"):
-        number = real(value)
-        if victim in ("rows", "batch_size") and value is not None:
-            case.expect(number is not None and number > 0, f"{victim}={value!r} was taken for a number")
-    if victim in ("all", "solver", "state", "task"):
-        return
-    size = int(real(value)) if victim == "batch_size" and value is not None else 1
-    parts = [
-        c if not isinstance(c, jaxsvm.Batch) else (np.asarray(c.x.toarray() if hasattr(c.x, "toarray") else c.x), c.y, c.weight)
-        for c in chunks
-    ]
-    case.expect(
-        all(isinstance(p, tuple | list) and len(p) in (2, 3) and not np.ma.is_masked(p[0]) for p in parts),
-        "took what is no chunk",
-    )
-    whole = [np.concatenate([np.asarray(p[i], np.float64) for p in parts]) for i in (0, 1)]
-    weight = np.concatenate([np.ones(len(p[1])) if len(p) == 2 else np.asarray(p[2], np.float64) for p in parts])
-    case.expect(
-        all(np.isfinite(a).all() for a in (*whole, weight)) and (weight >= 0).all() and set(whole[1]) <= {-1, 1},
-        "took wrong numbers",
-    )
-    live = weight > 0
-    want = oracles.pegasos(whole[0][live].astype(np.float32).astype(np.float64), whole[1][live], weight[live], batch=size)
-    agree(case, run.model.w, want, "w", 1e-3)
-
-
-def sweep(case: Case) -> None:
-    """Hostile axes and arguments of `sweep`; what is accepted is NumPy's outer product."""
-    fn = plain = lambda a, b, x: a * b + x
-    usual = (np.arange(3.0), [1, 2], jnp.ones(2), np.array([0.5]), np.arange(4))
-    axes = {"a": case.one(usual), "b": case.one(usual)}
-    victim = case.one(("a", "b", "x", "chunk", "memory", "fn", "c", "nothing", "nothing", "progress"))
-    how: dict[str, Any] = {"progress": False}
-    x: Any = 1.0
-    value: Any = ""
-    if victim in axes:
-        value = axes[victim] = case.one(
-            [*hostile_numbers(), np.ones((2, 2)), np.array([1, np.nan]), ["a", "b"], np.array([1 + 1j, 2])]
-        )
-    elif victim == "x":
-        value = x = case.one(hostile_numbers())
-    elif victim == "fn":
-        value = fn = case.one((None, 3, "f", np.sin, lambda a: a, lambda a, b: a, len, jaxsvm.pegasos, object()))
-    elif victim == "c":
-        value = axes["c"] = np.arange(2.0)
-    elif victim != "nothing":
-        value = how[victim] = case.one(hostile_numbers() if victim != "progress" else hostile_choices())
-    text = f"sweep(fn, {victim}={show(value)})"
-    options = {name: {"chunk": 2, "memory": 1e8, "progress": False}[name] for name in how}
-    case.twin = lambda: jaxsvm.sweep(plain, **options, a=np.arange(3.0), b=[1, 2])(1.0)
-    made = case.attempt(text, lambda: jaxsvm.sweep(fn, **how, **axes))
-    try:
-        have = case.attempt(f"{text}(x)", lambda: made(x))
-    except Foreign:
-        if victim in ("fn", "x"):  # the words are those of the function of the user
-            return
-        raise
-    if victim in ("x", "fn"):
-        return
-    if victim in ("chunk", "memory") and value is not None:
-        case.expect(real(value) is not None and real(value) > 0, f"{victim}={value!r} was taken for a number")
-    lists = [np.asarray(v) for v in axes.values()]
-    case.expect(len(lists) == 2 and all(v.ndim == 1 and v.dtype.kind in "biuf" for v in lists), "took what is no axis")
-    agree(case, have, lists[0].astype(float)[:, None] * lists[1].astype(float)[None] + 1.0, "a value", 1e-5)
-
-
 def run(case: Case) -> None:
     """One case of the part."""
-    parts = (
-        (call_model,) * 4 + (probes,) * 3 + (certificates,) * 3 + (objective_arguments,) * 2 + (take,) * 2 + (fit_arguments,) * 3
-    )
-    case.one((*parts, step_arguments, step_arguments, stream_arguments, stream_arguments, stream_arguments, sweep))(case)
+    kinds = (call_model,) * 4 + (probes,) * 3 + (certificates,) * 3 + (objective_arguments,) * 4 + (fit_arguments,) * 3
+    case.one(kinds + (step_arguments,) * 2 + (fit_arguments,) * 4)(case)

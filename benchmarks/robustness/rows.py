@@ -1,21 +1,18 @@
-"""Part `data`: hostile arrays for `dataset`, `standardize`, `scale`, `split`, `chunks`. The oracle is NumPy."""
+"""Part `data`: hostile arrays for `dataset`. The oracle is NumPy."""
 
 from __future__ import annotations
 
 import warnings
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
 import jaxsvm
-from jaxsvm import data as jdata
 from jaxsvm.types import SparseRows
 
-from . import oracles
-from .cases import FLOAT32, ArrayLike, Case, hostile_numbers, same_leaves, show
+from .cases import FLOAT32, ArrayLike, Case, hostile_numbers, show
 
 USUAL = (0, 1, -1, 2, 0.5, -0.25, 3, 7, 1e-3, 1e3)
 WILD = (0, 1, -1, 1e-45, 1e-300, 1e19, 1e38, -3e38, 1e39, 1e300, 2**53 + 1, 1e6 + 1e-4, 1e6, 1e6 + 2e-4, 16777217, 16777216)
@@ -288,95 +285,6 @@ def sparse(case: Case) -> None:
     check_batch(case, data, plain, y, weight, task)
 
 
-def scaled(case: Case) -> None:
-    """`standardize` and `scale` beside the same formulas in float64."""
-    name = case.one(("standardize", "scale"))
-    fn = getattr(jdata, name)
-    if case.rarely(4):
-        things = [*not_arrays(), np.zeros((0, 2), "f4"), np.zeros((2, 0), "f4"), scipy.sparse.eye(2), scipy.sparse.eye_array(3)]
-        x = case.one([*things, np.ma.masked_equal([[1.0, 2.0], [3.0, 4.0]], 2), [[1, 2], [3, 5]], np.eye(2, dtype=bool)])
-    else:
-        n, d = case.one(((1, 2), (5, 2), (6, 3)))  # few shapes, so that few programs are compiled
-        x = case.random.normal(size=(n, d)) * 10.0 ** case.random.integers(-4, 5, d) + 10.0 ** case.random.integers(0, 5, d)
-        if case.rarely(3):
-            x[:, 0] = case.one((0.1, 1e-30, -7, 1e30))
-        if case.rarely(6):
-            x.flat[0] = case.one((np.nan, np.inf))
-        x = x.astype(case.one(("f4", "f8", "i4"))) if np.isfinite(x).all() and abs(x).max() < 1e9 else x.astype("f4")
-        x = jnp.asarray(x) if case.rarely(2) else x
-        if case.rarely(5) and np.abs(np.asarray(x, np.float64)).max() < 1e9:  # NaN compares as False, too
-            x = quietly(jaxsvm.dataset, scipy.sparse.csr_matrix(np.asarray(x)), np.zeros(n), task="regression").x
-    case.twin = lambda: fn(np.array([[1.0, 2.0], [3.0, 5.0], [0.0, 1.0]], np.float32))
-    made = case.attempt(f"{name}({show(x)})", fn, x)
-    result = case.attempt(f"{name}(x)(x), x = {show(x)}", lambda: made(x))
-    have = np.asarray(result.toarray() if isinstance(result, SparseRows) else result, np.float64)
-    case.expect(not np.ma.is_masked(x), "took masked entries as numbers")
-    plain = x.toarray() if hasattr(x, "toarray") else x
-    plain = quietly(np.asarray, plain)
-    case.expect(plain.ndim == 2 and plain.size and plain.dtype.kind in "biuf", "took what is no matrix of numbers")
-    plain = plain.astype(np.float32).astype(np.float64)
-    with np.errstate(all="ignore"):
-        low, high = plain.min(0), plain.max(0)
-        varies = high > low
-        largest = np.abs(plain).max(0)
-        if name == "standardize":
-            wanted, width = np.where(varies, (plain - plain.mean(0)) / plain.std(0), 0), np.where(varies, plain.std(0), 1)
-        elif isinstance(x, SparseRows):
-            wanted, width = np.where(largest > 0, plain / largest, 0), np.where(largest > 0, largest, 1)
-        else:
-            wanted, width = np.where(varies, (plain - low) / (high - low), 0), np.where(varies, high - low, 1)
-    case.judged = True
-    for j in range(plain.shape[1]):
-        if not np.isfinite(plain[:, j]).all():
-            case.expect(not np.isfinite(have[:, j]).all(), f"column {j} holds no finite numbers and came out finite")
-            continue
-        # One rounding of the mean and of the difference, in units of the deviation, and those of the sums.
-        room = 1e-5 + 8 * float(FLOAT32.eps) * largest[j] / width[j]
-        off = np.abs(have[:, j] - wanted[:, j]).max()
-        case.expect(off <= room * max(1, np.abs(wanted[:, j]).max()), f"column {j} is off by {off:.3g}, room {room:.3g}")
-
-
-def split(case: Case) -> None:
-    """`split`: every row in one part, none twice."""
-    n = int(case.random.integers(2, 12))
-    data = jaxsvm.dataset(np.arange(n * 2.0).reshape(n, 2), np.arange(n), np.arange(1, n + 1), task="regression")
-    shares = tuple(case.one((1, 2, 0.5, 3)) for _ in range(int(case.random.integers(1, 4))))
-    if case.rarely(2):
-        shares += (case.one(hostile_numbers()),)
-    case.twin = lambda: jdata.split(jax.random.key(n), oracles.batch(np.eye(12), np.tile([1, -1], 6)), *[1] * max(len(shares), 2))
-    parts = case.attempt(f"split(key, {n} rows, {', '.join(map(show, shares))})", jdata.split, jax.random.key(n), data, *shares)
-    case.expect(len(parts) == len(shares), f"{len(parts)} parts for {len(shares)} shares")
-    for part in parts:
-        case.expect(np.array_equal(part.index, np.arange(len(part.y))), "a part is not numbered from 0")
-        case.expect(np.array_equal(np.asarray(part.x)[:, 0], 2 * np.asarray(part.y)), "rows and targets do not belong together")
-        case.expect(np.array_equal(part.weight, np.asarray(part.y) + 1), "rows and weights do not belong together")
-    together = np.sort(np.concatenate([np.asarray(part.y) for part in parts]))
-    case.compare(np.array_equal(together, np.arange(n)), "the parts do not hold every row once")
-
-
-def chunks(case: Case) -> None:
-    """`chunks`: put together again they are the whole."""
-    x, plain, _ = matrix(case)
-    n = len(plain) if plain is not None and plain.ndim else 3
-    y, weight = targets(case, n), weights(case, n)
-    rows = case.one((1, 2, 3, 100, np.int64(2), *hostile_numbers()[:24]))
-    y = None if case.rarely(10) else y
-    kind = f"{type(x).__name__}{list(np.shape(plain)) if plain is not None else show(x)}"
-    text = f"list(chunks({kind}, {show(y)}, {show(weight)}, rows={show(rows)}))"
-    case.twin = lambda: list(jdata.chunks(np.eye(3), np.array([1, -1, 1]), None if weight is None else np.ones(3), rows=2))
-    parts = case.attempt(text, lambda: list(jdata.chunks(x, y, weight, rows=rows)))
-    case.expect(all(1 <= len(part.y) <= rows for part in parts), f"a chunk has no rows, or more than {rows}")
-    if plain is None:
-        case.expect(not np.ma.is_masked(x), "took masked entries as numbers")
-        return  # `stream` judges what the chunks hold
-    whole = np.concatenate([np.asarray(part.x) for part in parts])
-    with np.errstate(invalid="ignore"):
-        same = same_leaves(whole.astype(whole.dtype.newbyteorder("=")), plain.astype(plain.dtype.newbyteorder("=")))
-    case.compare(same, "the chunks do not hold the rows that were given")
-    together = np.concatenate([np.asarray(part.y) for part in parts])
-    case.expect([str(v) for v in together.tolist()] == [str(v) for v in np.asarray(y).tolist()], "the chunks hold other targets")
-
-
 def run(case: Case) -> None:
     """One case of the part."""
-    case.one((dense,) * 10 + (sparse,) * 4 + (scaled,) * 3 + (split, dense, dense, chunks))(case)
+    case.one((dense,) * 10 + (sparse,) * 4 + (dense,) * 7)(case)
