@@ -1,18 +1,15 @@
 """ASSET as its paper measures it: `python -m benchmarks.asset [part ...]`, in parts:
 
 table2       test error and time of ASSET and ASSET* on Nystrom features, the paper's C and gamma, three seeds; with the first
-             seed beside dual coordinate ascent (at most a minute) and LinearSVC on the same features; `table2 --data=adult`
+             seed beside dual coordinate ascent (at most a minute) on the same features; `table2 --data=adult`
              runs one data set (half an hour for all four). Rows that are in the file are not made again
 rivals       the other columns of table 2 on the first landmarks: cutting planes on the same features (CPNY), in a span of basis
              points (CPSP), LASVM on the rows, the interior point method and least squares on the features; 25 seconds each at
              most, compilation included, and fewer rows where a method needs it; `rivals --data=adult` runs one data set
-rank         directions that the map of adult keeps, decomposed in float32 and in float64, and what they do to the error
 dimension    test error against the number of landmarks (figure 1); the rivals on fewer rows, with one seed
 online       one pass over MNIST with Fourier features: error against their number (table 3): of the average of the last 1,000
              steps, mean and deviation of the iterates in the 10,000 before the end, seconds to classify 5,950 rows
 progress     error against rows read in one pass over MNIST (figure 2)
-convergence  excess of the objective over the optimum against steps, at the paper's lambda and at 1e-4
-mnist        error with other splits, widths, landmarks: what the difference to the paper's may come from
 libsvm       scikit-learn's SVC on the rows themselves (minutes to hours; not on covtype)
 """
 
@@ -95,21 +92,6 @@ def timed(solver, train, key, **options):
     began = time.perf_counter()
     run = jax.block_until_ready(jaxsvm.fit(solver, train, key, steps=steps, every=every, **options))
     return run, time.perf_counter() - began
-
-
-def nystrom_float32(name: str, train: jaxsvm.Batch, landmarks: int, seed: int = 0):
-    """The same map, decomposed in float32, which is what a sweep or another transformation makes of it."""
-    key = jax.random.fold_in(KEY, seed)
-    return jax.jit(lambda key, x: features.nystrom(key, kernels.rbf(gamma=ROWS[name][0]), x, landmarks=landmarks))(key, train.x)
-
-
-def nystrom_float64(name: str, train: jaxsvm.Batch, landmarks: int, seed: int = 0):
-    """The same map with the threshold of float64, rounded to float32 afterwards."""
-    rows = nystrom(name, train, landmarks, seed).landmarks
-    with jax.enable_x64(True):
-        phi = features.nystrom(None, kernels.rbf(gamma=ROWS[name][0]), landmarks=np.asarray(rows, np.float64))
-        whitening = np.asarray(phi.whitening, np.float32)
-    return features.Nystrom(kernels.rbf(gamma=ROWS[name][0]), rows, jnp.asarray(whitening))
 
 
 def mapped(build, train, test):
@@ -209,13 +191,13 @@ def rival(label: str, solver, train, test, lam: float) -> dict:
 
 
 def on_one_map(name: str, landmarks: int, seed: int, train, test) -> list[dict]:
-    """The rows of table 2 for one draw of the landmarks; dual ascent and LinearSVC with the first alone."""
+    """The rows of table 2 for one draw of the landmarks; dual ascent with the first alone."""
     _, C, n, _, paper = ROWS[name]
     lam, key = 1 / (C * n), jax.random.key(seed)
     (train_on, test_on), about = mapped(lambda: nystrom(name, train, landmarks, seed), train, test)
     error = jaxsvm.error_on(test_on)
     base = {"data": name, "n": n, "landmarks": landmarks, "seed": seed} | about | {"paper_ASSET_error": paper[landmarks]}
-    rows, target = ([], None) if seed else beside(name, landmarks, train_on, error)
+    rows = [] if seed else [by_dual_ascent(train_on, C, lam, error)]
     if rows:
         base["optimum_at_least"] = rows[0].pop("least")
     steps = PASSES[name] * n
@@ -224,12 +206,6 @@ def on_one_map(name: str, landmarks: int, seed: int, train, test) -> list[dict]:
         run, seconds = timed(factory(lam, steps // 2), train_on, key, steps=steps, every=n)
         value = float(jaxsvm.objectives.primal(run.model, train_on, lam))
         rows.append(row(label, 100 * float(error(run.model)), seconds, value, steps, steps))
-        # When the average of the later half of a run first is as good as the solution by dual ascent.
-        for passes in [p for p in (1, 2, 4, 8, 15, 30, 60) if target is not None and p <= PASSES[name]]:
-            run, seconds = timed(factory(lam, passes * n // 2), train_on, key, steps=passes * n, every=n)
-            if 100 * float(error(run.model)) <= target:
-                rows[-1] |= {"to_that_error_s": round(seconds, 2), "to_that_error_passes": passes}
-                break
     for k, found in enumerate(rows):
         whole = round(about["map_s"] + about["lifting_s"] + found["train_s"], 2)
         rows[k] = base | found | {"map_and_train_s": whole, "device": device()}
@@ -237,46 +213,12 @@ def on_one_map(name: str, landmarks: int, seed: int, train, test) -> list[dict]:
     return rows
 
 
-def beside(name: str, landmarks: int, train_on, error) -> tuple[list[dict], float]:
-    """Rows of dual ascent and LinearSVC on the features, and the test error of the first."""
-    from sklearn.svm import LinearSVC
-
-    C, n = ROWS[name][1:3]
-    lam = 1 / (C * n)
+def by_dual_ascent(train_on, C: float, lam: float, error) -> dict:
+    """The row of dual ascent on the features."""
     optimum, least, periods, seconds = exact(train_on, C)
-    best, target = float(jaxsvm.objectives.primal(optimum, train_on, lam)), 100 * float(error(optimum))
-    rows = [row("sdca, shrinking, averaged", target, seconds, best, periods, n * periods) | {"least": f"{least:.5g}"}]
-    if name == "adult" or n * landmarks <= 30_000_000:  # minutes, and 16 bytes a number, beyond
-        began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            made = LinearSVC(loss="hinge", C=C, fit_intercept=False, random_state=0).fit(train_on.x, train_on.y)
-        seconds = time.perf_counter() - began
-        w = jaxsvm.models.Linear(jnp.asarray(made.coef_[0], jnp.float32), jnp.zeros(()))
-        value = float(jaxsvm.objectives.primal(w, train_on, lam))
-        rows.append(row("LinearSVC", 100 * float(error(w)), seconds, value, made.n_iter_, n * made.n_iter_))
-    return rows, target
-
-
-def rank() -> None:
-    """Directions that the map of adult keeps, and errors, by where it is decomposed and by which threshold."""
-    builds = {"float32": nystrom_float32, "float64, threshold of float32": nystrom, "float64": nystrom_float64}
-    train, test = data("adult")
-    C, n = ROWS["adult"][1], train.y.shape[0]
-    lam, steps, rows = 1 / (C * n), PASSES["adult"] * n, []
-    for landmarks in (512, 1024):
-        for seed in range(SEEDS):
-            for decomposition, build in builds.items():
-                phi = build("adult", train, landmarks, seed)
-                (train_on, test_on), _ = lifted(phi, train, test)
-                base = {"data": "adult", "landmarks": landmarks, "seed": seed, "decomposition": decomposition}
-                base["rank"] = int(phi.rank)
-                for label, solver in (("ASSET", jaxsvm.asset(lam, bias="none", average_from=steps // 2)),
-                                      ("ASSET*", jaxsvm.asset_star(lam, average_from=steps // 2))):  # fmt: skip
-                    run = jaxsvm.fit(solver, train_on, jax.random.key(seed), steps=steps, every=n)
-                    error = 100 * float(jaxsvm.error_on(test_on)(run.model))
-                    rows.append(base | {"method": label, "test_error": round(error, 2)})
-    write("asset_rank", rows)
+    best = float(jaxsvm.objectives.primal(optimum, train_on, lam))
+    found = row("sdca, shrinking, averaged", 100 * float(error(optimum)), seconds, best, periods, train_on.y.shape[0] * periods)
+    return found | {"least": f"{least:.5g}"}
 
 
 def row(label, error, seconds, objective, steps, visits):
@@ -434,68 +376,6 @@ def progress() -> None:
     figure.savefig(RESULTS / "asset_progress.png", dpi=120)
 
 
-def convergence() -> None:
-    """Excess of the objective against steps on adult, 512 landmarks."""
-    train, test = data("adult")
-    (train_on, test_on), _ = lifted(nystrom("adult", train, 512), train, test)
-    n, rows = train.y.shape[0], []
-    for lam in (1 / (1000 * n), 1e-4):
-        model, least, _, _ = exact(train_on, 1 / (lam * n), seconds=60)
-        best = float(jaxsvm.objectives.primal(model, train_on, lam))
-        error = 100 * float(jaxsvm.error_on(test_on)(model))
-        base = {"lam": f"{lam:.3g}", "optimum": f"{best:.6g}", "optimum_at_least": f"{least:.6g}",
-                "optimum_test_error": round(error, 2)}  # fmt: skip
-        for passes in (1, 2, 4, 8, 15, 30, 60):
-            steps = passes * n
-            for label, solver in (("ASSET", jaxsvm.asset(lam, bias="none", average_from=steps // 2)),
-                                  ("ASSET, free intercept", jaxsvm.asset(lam, average_from=steps // 2)),
-                                  ("ASSET*", jaxsvm.asset_star(lam, average_from=steps // 2))):  # fmt: skip
-                run = jaxsvm.fit(solver, train_on, KEY, steps=steps, every=n)
-                excess = float(jaxsvm.objectives.primal(run.model, train_on, lam)) / best - 1
-                error = 100 * float(jaxsvm.error_on(test_on)(run.model))
-                rows.append(base | {"method": label, "passes": passes, "steps": steps, "excess_per_cent": round(100 * excess, 3),
-                                    "test_error": round(error, 2)})  # fmt: skip
-    write("asset_convergence", rows)
-    figure, (axes,) = panels(1, 2)
-    for ax, lam in zip(axes, sorted({r["lam"] for r in rows}, key=float), strict=True):
-        for label in dict.fromkeys(r["method"] for r in rows):
-            own = [r for r in rows if r["lam"] == lam and r["method"] == label]
-            ax.plot([r["steps"] for r in own], [r["excess_per_cent"] for r in own], "o-", label=label)
-        first = [r for r in rows if r["lam"] == lam and r["method"] == "ASSET"]
-        steps = np.array([r["steps"] for r in first])
-        ax.plot(steps, first[0]["excess_per_cent"] * np.sqrt(steps[0] / steps), "k:", label="1/sqrt(steps)")
-        ax.set(xscale="log", yscale="log", xlabel="steps", title=f"adult, 512 landmarks, lambda = {lam}")
-    axes[0].set_ylabel("excess over the optimum in per cent")
-    axes[0].legend(fontsize=7)
-    figure.savefig(RESULTS / "asset_convergence.png", dpi=120)
-
-
-def mnist() -> None:
-    """Where the difference to the paper's error on MNIST may come from: 1,024 landmarks, 15 passes, one thing changed."""
-    raw = load_all("mnist")
-    x, y = np.concatenate([raw[0], raw[2]]), np.concatenate([raw[1], raw[3]])
-    splits = {"standard split": raw}
-    for seed in (0, 1):
-        order = np.random.default_rng(seed).permutation(len(y))
-        train, test = order[:58_100], order[-5_950:]
-        splits[f"split {seed} in the paper's sizes"] = x[train], y[train], x[test], y[test]
-    cases = [(name, 0.01, features.uniform, "none", 0) for name in splits]
-    cases += [(name, gamma, features.uniform, "none", 0) for name in ("standard split",) for gamma in (0.02, 0.03)]
-    cases += [("standard split", 0.01, features.k_means(5), "none", 0), ("standard split", 0.01, features.uniform, "free", 0)]
-    cases += [("standard split", 0.01, features.uniform, "none", 1)]
-    rows = []
-    for name, gamma, choose, bias, seed in cases:
-        train, test = jaxsvm.dataset(*splits[name][:2]), jaxsvm.dataset(*splits[name][2:])
-        n = train.y.shape[0]
-        phi = features.nystrom(jax.random.key(seed), kernels.rbf(gamma=gamma), train.x, landmarks=1024, choose=choose)
-        solver = jaxsvm.asset(1 / (100 * n), bias=bias, average_from=8 * n)
-        run = jaxsvm.fit(jaxsvm.on_features(phi, solver), train, KEY, steps=15 * n)
-        error = 100 * float(jaxsvm.error_on(test)(run.model))
-        kind = "uniform" if choose is features.uniform else "k-means"
-        rows.append({"split": name, "gamma": gamma, "landmarks": kind, "bias": bias, "seed": seed, "test_error": round(error, 2)})
-    write("asset_mnist", rows)
-
-
 def libsvm() -> None:
     """SVC on the rows themselves."""
     from sklearn.svm import SVC
@@ -516,7 +396,7 @@ def libsvm() -> None:
 
 def main() -> None:
     """Run what the command line names, or everything but libsvm."""
-    known = {f.__name__: f for f in (table2, rivals, rank, dimension, online, progress, convergence, mnist, libsvm)}
+    known = {f.__name__: f for f in (table2, rivals, dimension, online, progress, libsvm)}
     for name in [a for a in sys.argv[1:] if a in known] or list(known)[:-1]:
         known[name]()
 

@@ -9,22 +9,16 @@ accuracy: BSGD, BSCA and ACF-BSCA after every epoch: mean and deviation of the a
 last one, and the primal value 1/2 |w|^2 + C sum_i hinge over C n. Beside them scikit-learn's SVC (free bias, tolerance 1e-3) and
 `decomposition` without a bias, the optimum of what the three minimise; the dual value of those that have one. A run that is in
 budget_accuracy.csv already is not made again.
-by_seed: the case of accuracy whose epochs differ most, a9a with C = 32, by five seeds; BSCA also with all partners.
-by_rows: a9a with C = 32 and C = 1 by five draws of 10,000 rows and 2,000 test rows, a seed with each: accuracy below SVC's on the
-same rows.
 maintenance: BSCA on ijcnn1 with all partners or 59, by golden section or look-up: the time of one maintenance, a scan over
 newcomers to a full state that stays as it is, less a scan that does nothing; its share of 5 epochs; accuracy over the later
 half of 50 epochs.
 stop: BSCA and ACF-BSCA on ijcnn1 until the rule of the paper says so, with 0.01 and 0.001, 60 epochs at most.
 seeds: ten seeds in one program: primal value and accuracy after every epoch, mean and deviation, 200 points; ijcnn1 by 10,000
 rows, three others by 5,000.
-sweep: eight seeds and eight lambdas by vmap, by lax.map, and one after the other.
 dual: the dual value of BSCA after every epoch: of the function sum_i alpha_i y_i phi(x_i), and with the model on a budget in the
 place of that function, sum_i alpha_i - |w|^2 / 2, which is no bound.
 online: one pass in ten orders: mistakes y f <= 0 of the function before it sees the label, and the test error of what stands at
 the end; online gradient descent with all its points, and BSCA after one and five passes (its mistakes are of the first).
-step: one step of BSGD on a full budget of 500 points beside a plain C loop (budget_step.c, compiled by the system's cc), in
-turns.
 figure: accuracy, dual, maintenance, stop, seeds and online as pictures.
 
 `--rows`, `--epochs`: at most so many; `--out`: another folder for the results.
@@ -33,13 +27,7 @@ figure: accuracy, dual, maintenance, stop, seeds and online as pictures.
 from __future__ import annotations
 
 import argparse
-import csv
-import ctypes
 import pathlib
-import shutil
-import subprocess
-import sys
-import tempfile
 from dataclasses import KW_ONLY
 
 import jax
@@ -49,14 +37,13 @@ from jax import lax
 
 import jaxsvm
 from jaxsvm import budget, features, kernels, objectives, samplers
-from jaxsvm.budget.merging import GRID, table
 from jaxsvm.engines.coordinate_ascent import dual_coef
 from jaxsvm.engines.online_learning import DescentSolver
 from jaxsvm.spaces.kernel_expansion import expansion
 from jaxsvm.types import Wrapper
 
 from . import common
-from .common import error, panels, rows_of, saved, timed
+from .common import error, panels, saved, timed
 
 MERGE = budget.merge(partners=59)
 CASES = [  # data, rows, C, gamma, epochs
@@ -72,11 +59,8 @@ PROBLEM = ("data", "rows", "C", "gamma")
 class Problem:
     """Rows to train on and to test on, and what C and gamma make of them."""
 
-    def __init__(self, name: str, n: int, C: float, gamma: float, *, standardised: bool = False, draw: int | None = None):
+    def __init__(self, name: str, n: int, C: float, gamma: float, *, standardised: bool = False):
         self.x, self.y, x_test, y_test = common.load_all(name)
-        if draw is not None:  # other rows to train on and to test on
-            order, held = (np.random.default_rng(draw).permutation(len(y)) for y in (self.y, y_test))
-            self.x, self.y, x_test, y_test = self.x[order], self.y[order], x_test[held], y_test[held]
         if name in ("covtype", "svmguide1"):  # sorted by where they were taken, and by class
             order = np.random.default_rng(0).permutation(len(self.y))
             self.x, self.y = self.x[order], self.y[order]
@@ -90,10 +74,10 @@ class Problem:
         self.train, self.test = jaxsvm.dataset(self.x, self.y), jaxsvm.dataset(x_test[:held], y_test[:held])
         self.n, self.C, self.lam, self.kernel = n, float(C), 1 / (C * n), kernels.rbf(gamma=float(gamma))
 
-    def fit(self, method: str, size: int, epochs: int, *, key=None, lam=None, maintain=MERGE, tol=None):
-        """So many epochs of a method with `size` points, the model of each in `info.probe`; lam: another than the problem's."""
-        key, lam, n = jax.random.key(0) if key is None else key, self.lam if lam is None else lam, self.n
-        first, factory = (lam, jaxsvm.bsgd) if method == "BSGD" else (1 / (lam * n), jaxsvm.bsca)
+    def fit(self, method: str, size: int, epochs: int, *, key=None, maintain=MERGE, tol=None):
+        """So many epochs of a method with `size` points, the model of each in `info.probe`."""
+        key, n = jax.random.key(0) if key is None else key, self.n
+        first, factory = (self.lam, jaxsvm.bsgd) if method == "BSGD" else (self.C, jaxsvm.bsca)
         solver = factory(first, self.kernel, budget=size, maintain=maintain)
         return jaxsvm.fit(solver, self.train, key, steps=epochs * n, every=n, probe=kept, tol=tol, sampler=METHODS[method])
 
@@ -128,26 +112,16 @@ def spread(values) -> dict:
 
 def accuracy(options) -> None:
     """The table of the reference implementation, on the data at hand."""
-    fields = (*PROBLEM, "method", "budget", "epochs")
-    fields = (*fields, "mean", "deviation", "last", "seconds", "primal", "dual", "support", "accuracies", "primals")
-    done = {tuple(row[k] for k in fields[:7]) for row in saved("budget_accuracy")}
+    fields = ("mean", "deviation", "last", "seconds", "primal", "dual", "support", "accuracies", "primals")
+    results = common.Results("budget_accuracy", (*PROBLEM, "method", "budget", "epochs"), fields)
     for name, n, C, gamma, epochs in CASES:
         n, epochs, problem = min(n, options.rows), min(epochs, options.epochs), None
         ways = [(method, "", "") for method in EXACT] + [(m, size, epochs) for size in (200, 500) for m in METHODS]
         for way in ways:
-            if tuple(str(v) for v in (name, n, C, gamma, *way)) in done:
-                continue
-            problem = problem or Problem(name, n, C, gamma)
-            found = exact_run(problem, way[0]) if way[0] in EXACT else budgeted_run(problem, *way)
-            row = dict(zip(fields, (name, n, C, gamma, *way), strict=False)) | found
-            file = common.RESULTS / "budget_accuracy.csv"
-            new = not file.exists()
-            with open(file, "a", newline="") as lines:
-                made = csv.DictWriter(lines, fieldnames=fields, restval="", lineterminator="\n")
-                if new:
-                    made.writeheader()
-                made.writerow(row)
-            print("  ".join(f"{k}={v}" for k, v in row.items() if k not in ("accuracies", "primals")), flush=True)
+            run = dict(zip(results.key, (name, n, C, gamma, *way), strict=True))
+            if not results.of(run):
+                problem = problem or Problem(name, n, C, gamma)
+                results.add(run, [exact_run(problem, way[0]) if way[0] in EXACT else budgeted_run(problem, *way)])
 
 
 def budgeted_run(problem: Problem, method: str, size: int, epochs: int) -> dict:
@@ -236,56 +210,6 @@ def ascent(problem: Problem, method: str, size: int, epochs: int):
         run = jaxsvm.fit(solver, problem.train, key, steps=n, every=n, state=state, sampler=METHODS[method])
         state = run.state
         yield run.model, dual_coef(state.solver.inner)
-
-
-def by_seed(options) -> None:
-    """How much the mean over the later epochs depends on the seed."""
-    C, gamma, epochs = 32, 2**-7, min(30, options.epochs)
-    problem, seeds, rows = Problem("a9a", min(10_000, options.rows), C, gamma), 5, []
-    svc = float(next((row["last"] for row in saved("budget_accuracy") if is_case(row, "a9a", C, "SVC")), "nan"))
-    ways = [(method, MERGE) for method in METHODS] + [("BSCA", budget.merge())]
-    for size, (method, maintain) in ((size, way) for size in (200, 500) for way in ways):
-        runs = [problem.fit(method, size, epochs, key=jax.random.key(seed), maintain=maintain) for seed in range(seeds)]
-        found = np.array([[problem.accuracy(model) for model in later(each(run.info.probe))] for run in runs])
-        means = {
-            "mean": found.mean(),
-            "of_seeds": found.mean(1).std(),
-            "of_epochs": found.std(1).mean(),
-            "last": found[:, -1].mean(),
-        }
-        row = {
-            "method": method,
-            "partners": "59" if maintain == MERGE else "all",
-            "budget": size,
-            "epochs": epochs,
-            "seeds": seeds,
-        }
-        rows.append(row | {k: f"{v:.2f}" for k, v in means.items()} | {"svc": svc})
-        print(rows[-1], flush=True)
-    common.write("budget_by_seed", rows)
-
-
-def by_rows(options) -> None:
-    """Cases of a9a on other rows, a seed with each: how far the accuracies are below SVC's."""
-    draws, rows = 5, []
-    for C, gamma, epochs in ((32, 2**-7, min(30, options.epochs)), (1, 2**-5, min(10, options.epochs))):
-        problems = [Problem("a9a", min(10_000, options.rows), C, gamma, draw=draw) for draw in range(draws)]
-        best = np.array([float(exact_run(problem, "SVC")["last"]) for problem in problems])
-        for size, method in ((size, method) for size in (200, 500) for method in METHODS):
-            runs = [problem.fit(method, size, epochs, key=jax.random.key(k)) for k, problem in enumerate(problems)]
-            pairs = zip(problems, runs, strict=True)
-            found = np.array([[problem.accuracy(model) for model in later(each(run.info.probe))] for problem, run in pairs])
-            below = {"below_svc": best - found.mean(1), "last_below_svc": best - found[:, -1]}
-            row = {"C": C, "method": method, "budget": size, "epochs": epochs, "draws": draws, "svc": f"{best.mean():.2f}"}
-            for name, values in below.items():
-                row |= {name: f"{values.mean():.2f}", f"{name}_dev": f"{values.std():.2f}"}
-            rows.append(row | {"of_epochs": f"{found.std(1).mean():.2f}"})
-            print(rows[-1], flush=True)
-    common.write("budget_by_rows", rows)
-
-
-def is_case(row: dict, name: str, C: float, method: str) -> bool:
-    return row["data"] == name and float(row["C"]) == C and row["method"] == method
 
 
 WAYS = [(partners, search) for partners in (None, 59) for search in ("golden", "lookup")]
@@ -384,12 +308,6 @@ def seeds(options) -> None:
                     results.add(own | {"method": method, "epoch": row.pop("epoch")}, [row])
 
 
-def sweep(options) -> None:
-    """Eight seeds or lambdas: time."""
-    problem, epochs = Problem("ijcnn1", min(10_000, options.rows), 2, 2), min(10, options.epochs)
-    common.write("budget_sweep", [row for method in ("BSGD", "BSCA") for row in sweeps(problem, method, epochs)])
-
-
 CURVE = ("seeds", "primal", "primal_deviation", "accuracy", "accuracy_deviation")
 
 
@@ -403,25 +321,6 @@ def curves(problem: Problem, method: str, epochs: int) -> list[dict]:
             values = [judge(model) for model in at]
             row |= {name: f"{np.mean(values):.6g}", f"{name}_deviation": f"{np.std(values):.4g}"}
         rows.append(row)
-    return rows
-
-
-def sweeps(problem: Problem, method: str, epochs: int) -> list[dict]:
-    """Eight runs as one program and one after the other."""
-    one = lambda lam, key: problem.fit(method, 200, epochs, lam=lam, key=key).model
-    batched, mapped = jax.jit(jax.vmap(one)), jax.jit(lambda *both: lax.map(lambda pair: one(*pair), both))
-    keys, same = jax.random.split(jax.random.key(0), 8), jnp.full(8, problem.lam)
-    rows = []
-    for over, both in (("8 seeds", (same, keys)), ("8 lambdas", (same * 2 ** jnp.linspace(-2, 2, 8), keys[jnp.zeros(8, int)]))):
-        ways = {
-            "vmap": lambda both=both: batched(*both),
-            "lax.map": lambda both=both: mapped(*both),
-            "in turn": lambda both=both: [one(*pair) for pair in zip(*both, strict=True)],
-        }
-        seconds = {way: np.median(took) for way, took in common.side_by_side(ways, 3).items()}
-        for way, took in seconds.items():
-            row = {"method": method, "runs": over, "way": way, "seconds": f"{took:.3f}"}
-            rows.append(row | {"in_turn_over_this": f"{seconds['in turn'] / took:.2f}"})
     return rows
 
 
@@ -498,85 +397,8 @@ def online(options) -> None:
     common.write("budget_online", rows)
 
 
-def step(options) -> None:
-    """Microseconds of our step beside plain C."""
-    rows, size = [], 500
-    with tempfile.TemporaryDirectory() as place:
-        plain = plain_c(place)
-        for name, gamma, count in (("ijcnn1", 2.0, 20_000), ("a9a", 0.05, 20_000), ("mnist", 0.02, 5_000)):
-            x, y = rows_of(name, min(10_000, options.rows))
-            data, lam = jaxsvm.dataset(x, y), 1 / len(y)
-            solver = jaxsvm.bsgd(lam, kernels.rbf(gamma=gamma), budget=size, maintain=MERGE)
-            before = jaxsvm.fit(solver, data, jax.random.key(0), steps=count, every=count).state
-            ours = lambda solver=solver, data=data, state=before, n=count: jaxsvm.fit(solver, data, steps=n, every=n, state=state)
-            ways = {"ours": ours}
-            if plain:
-                order = np.asarray(solver.sampler.draw(before.sampler, count, count))[:, 0]
-                ways["c"] = plain(before.solver.f.flush(), np.asarray(data.x), np.asarray(data.y), order, gamma, lam, count)
-            took = common.side_by_side(ways, 7)
-            ours_s, us = np.array(took["ours"]), lambda seconds, count=count: f"{1e6 / count * np.median(seconds):.2f}"
-            row = {"data": name, "d": x.shape[1], "rows": len(y), "budget": size, "us": us(ours_s)}
-            row["violations"] = f"{(ours().evals / count - size) / 59:.3f}"  # each brought 59 kernel values more
-            row |= dict.fromkeys(("c_us", "ratio", "c_violations"), "")
-            if plain:
-                row |= {"c_us": us(took["c"]), "ratio": f"{np.median(ours_s / took['c']):.2f}"}
-                row["c_violations"] = f"{ways['c']() / count:.3f}"
-            rows.append(row)
-    common.write("budget_step", rows)
-
-
-def plain_c(place: str):
-    """budget_step.c, compiled: (state, x, y, order, gamma, lam, steps before) -> a function that makes the steps; None: no cc."""
-    if shutil.which("cc") is None:
-        return print("no C compiler (cc) here: the plain C loop is left out", file=sys.stderr)
-    source, file = pathlib.Path(__file__).with_name("budget_step.c"), f"{place}/budget_step.so"
-    subprocess.run(["cc", "-O3", "-march=native", "-ffast-math", "-shared", "-fPIC", "-o", file, source, "-lm"], check=True)
-    library, single = ctypes.CDLL(file), ctypes.c_float
-    entries = np.ascontiguousarray(table(), np.float32)
-
-    def prepared(f, x, y, order, gamma, lam, before):
-        state = [np.asarray(a) for a in (f.x, f.sqnorm, f.coef)]
-        m, d = state[0].shape
-        partners = np.random.default_rng(0).integers(m, size=(len(order), 59), dtype=np.int32)
-        values = np.empty(m, np.float32)
-        fixed = [np.ascontiguousarray(x), y, np.square(x).sum(1), np.ascontiguousarray(order, np.int32), partners, entries]
-        pointers = lambda arrays: [a.ctypes.data_as(ctypes.c_void_p) for a in arrays]
-
-        def run():
-            own = [a.copy() for a in state]  # a run leaves other points behind
-            sizes = GRID, single(gamma), single(lam), before, len(order), m, d
-            return library.bsgd(*pointers(own), *pointers(fixed), *sizes, *pointers([values]))
-
-        return run
-
-    return prepared
-
-
 def figure(options) -> None:
-    """Accuracy against seconds; the curves of ten seeds."""
-    rows, kinds = saved("budget_accuracy"), list(METHODS)
-    cases = list(dict.fromkeys(tuple(row[k] for k in PROBLEM) for row in rows))
-    if cases:
-        drawn, axes = panels(2, -(-len(cases) // 2))
-        for ax, case in zip(axes.flat, cases, strict=False):
-            for row in [row for row in rows if tuple(row[k] for k in PROBLEM) == case]:
-                label, curve = f"{row['method']} {row['budget']}", np.array(row["accuracies"].split(), float)
-                if row["method"] in kinds:
-                    seconds = float(row["seconds"]) * np.arange(1, len(curve) + 1) / len(curve)
-                    style = f"C{kinds.index(row['method'])}", "-" if row["budget"] == "500" else ":"
-                    ax.plot(seconds, curve, color=style[0], ls=style[1], label=label)
-                if row["method"] == "SVC":
-                    ax.axhline(float(row["last"]), color="grey", lw=1, label=label)
-                    ax.set_ylim(float(row["last"]) - 10, float(row["last"]) + 2)
-                    ax.set_xlabel(f"seconds (SVC: {row['seconds']} with {row['support']} points)")
-            ax.set_xscale("log")
-            ax.set_title(f"{case[0]}, {int(case[1]):,} rows, C = {case[2]}, $\\gamma$ = {float(case[3]):.3g}", fontsize=9)
-            ax.grid(alpha=0.3)
-        for ax in axes.flat[len(cases) :]:
-            ax.axis("off")
-        axes[0, 0].set_ylabel("test accuracy in per cent")
-        axes[0, 0].legend(fontsize=8)
-        drawn.savefig(common.RESULTS / "budget_accuracy.png", dpi=120)
+    """Curves and marks of the paper's figures."""
     drawings = {"epochs": ("accuracy", draw_epochs), "dual": ("dual", draw_dual), "seeds": ("seeds", draw_seeds),
                 "online": ("online", draw_online), "maintenance": ("maintenance", draw_maintenance),
                 "stop": ("stop", draw_stop)}  # fmt: skip
@@ -731,7 +553,7 @@ def draw_stop(rows: list[dict]):
 
 
 def main() -> None:
-    known = {f.__name__: f for f in (accuracy, dual, by_seed, by_rows, maintenance, stop, seeds, sweep, online, step, figure)}
+    known = {f.__name__: f for f in (accuracy, dual, maintenance, stop, seeds, online, figure)}
     parser = argparse.ArgumentParser()
     parser.add_argument("parts", nargs="*", help=f"{', '.join(known)}; none: all")
     parser.add_argument("--rows", type=int, default=10**9)

@@ -2,7 +2,7 @@
 
 convergence: a9a as it is (|x|^2 up to 14), lambda = 1e-4. Excess of the objective over LIBLINEAR's optimum against
 passes, for averaged Pegasos (equal weights and weights t + 1, minibatches of 64 and single rows), linear SDCA and the other
-linear solvers; kernel SDCA on 3,000 rows to a relative gap of 1e-3, its certificate beside primal minus dual worked out in NumPy.
+linear solvers.
 
 steps: microseconds a step with one row, for averaged Pegasos through `fit`'s own piece, beside a bare scan of the same
 arithmetic, linear SDCA, and SGDClassifier(average=True) per row (slope between 5 and 25 epochs), and minibatches
@@ -21,9 +21,8 @@ LAM = 1e-4
 
 
 def convergence() -> None:
-    """Objective against passes on a9a, and the certificate of a kernel machine."""
+    """Objective against passes on a9a."""
     import jax
-    import jax.numpy as jnp
     from sklearn.svm import LinearSVC
 
     import jaxsvm
@@ -86,43 +85,6 @@ def convergence() -> None:
                 )
     write("core_convergence", rows)
     draw(rows)
-
-    small = jaxsvm.take(data, jnp.arange(3000, dtype=jnp.int32))
-    C, gamma = 1.0, 0.05
-    lam = jaxsvm.lam_from_C(C, 3000)
-    kernel = jaxsvm.kernels.rbf(gamma=gamma)
-    began = time.perf_counter()
-    run = jaxsvm.fit(jaxsvm.sdca(C, kernel), small, jax.random.key(0), steps=3000)
-    proof = jaxsvm.certificate(run.model, small, lam)
-    while proof.gap > 1e-3 * proof.primal and run.state.step < 100 * 3000:
-        run = jaxsvm.fit(jaxsvm.sdca(C, kernel), small, steps=3000, state=run.state)
-        proof = jaxsvm.certificate(run.model, small, lam)
-    seconds = time.perf_counter() - began
-    gamma = float(run.model.kernel.gamma)  # as the model holds it, in float32
-    x3, y3, coef = (np.asarray(a, np.float64) for a in (small.x, small.y, run.model.coef))
-    square = (x3**2).sum(1)
-    gram = np.exp(-gamma * (square[:, None] + square[None, :] - 2 * x3 @ x3.T))
-    f = gram @ coef
-    alpha = np.minimum(coef * y3, C)
-    by_hand = lam / 2 * coef @ f + np.maximum(0, 1 - y3 * f).mean() - (lam * alpha.sum() - lam / 2 * coef @ f)
-    write(
-        "core_kernel_sdca",
-        [
-            {
-                "rows": 3000,
-                "C": C,
-                "gamma": gamma,
-                "passes": int(run.state.step) // 3000,
-                "status": run.status,
-                "primal": f"{float(proof.primal):.9f}",
-                "certified_gap": f"{float(proof.gap):.9e}",
-                "gap_by_numpy": f"{by_hand:.9e}",
-                "relative_gap": f"{float(proof.gap / proof.primal):.3e}",
-                "exact": proof.exact,
-                "seconds_with_compilation": f"{seconds:.2f}",
-            }
-        ],
-    )
 
 
 def draw(rows: list[dict]) -> None:

@@ -1,14 +1,10 @@
-"""`python -m benchmarks.exact [speed] [gap] [equal] [float64] [figure] [a9a] ...`: exact kernel SVMs, beside other programs.
+"""`python -m benchmarks.exact [speed] [figure] [a9a] ...`: exact kernel SVMs, beside other programs.
 
 Gaussian kernel, free bias. The first rows of a9a, of MNIST (pixels in [0, 1], 8 against the other digits) and of ijcnn1; of
 covtype 50,000 drawn once. `decomposition` in float32 beside scikit-learn's SVC, LIBSVM's own package and scikit-learn-intelex;
 those that are not installed are left out. Names of data sets leave out the others.
 
 speed: seconds from arrays to coefficients at the tolerance 1e-3 that all have by default.
-gap: ours until the relative duality gap is 1e-4, and the gap that SVC's tolerance leads to.
-equal: ours to the violation that scikit-learn-intelex reached, which is less than what it was asked for.
-float64: 2,000 rows of each, in float64, to the tolerance 1e-6, with and without a bias, beside SVC: how far above its dual
-    ours is, relatively, and in how many rows the support vectors are not the same.
 figure: speed as a picture.
 
 Each run has a process of its own, no thread is pinned, and the programs take turns; `--repeats 3` gives the median of
@@ -23,7 +19,6 @@ libraries, the rows. `--rows 1000` takes that many rows at most.
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
 import json
 import pathlib
@@ -115,12 +110,12 @@ def timed(run) -> tuple:
 
 
 def largest_memory() -> float:
-    """VmHWM, MB."""
+    """VmHWM, MB; `common.resident` would import JAX."""
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024 / 1e6
 
 
-def judged(x, y, coef, b, C, gamma, bias="free") -> dict:
+def judged(x, y, coef, b, C, gamma) -> dict:
     """What the coefficients are worth, in float64."""
     x, y, used = x.astype(float), y.astype(float), np.flatnonzero(coef)
     square, wx = (x * x).sum(1), np.zeros(len(y))
@@ -132,38 +127,24 @@ def judged(x, y, coef, b, C, gamma, bias="free") -> dict:
     norm, loss = coef @ wx, C * np.maximum(0, 1 - y * (wx + b)).sum()
     dual, primal = y @ coef - norm / 2, norm / 2 + loss
     rise, fall = pull[coef < high].max(initial=-np.inf), pull[coef > low].min(initial=np.inf)
-    violation = rise - fall if bias == "free" else max(rise, -fall)
-    return {"kkt": max(violation, 0), "gap": (primal - dual) / primal, "dual": dual, "support": len(used)}
-
-
-def apart(x, y, ours, others, C, gamma, tol) -> int:
-    """In how many rows the support vectors are not the same, coefficients above C/1000, margins off 1 by more than 10 tol."""
-    used, square = np.flatnonzero(ours[0]), (x * x).sum(1)
-    score = np.exp(-gamma * np.maximum(square[:, None] + square[used] - 2 * (x @ x[used].T), 0)) @ ours[0][used] + ours[1]
-    differ = (np.abs(ours[0]) > C / 1000) != (np.abs(others[0]) > C / 1000)
-    return int(np.sum(differ & (np.abs(y * score - 1) > 10 * tol)))
+    return {"kkt": max(rise - fall, 0), "gap": (primal - dual) / primal, "dual": dual, "support": len(used)}
 
 
 class Runs:
     """The runs made so far, in exact_runs.csv, and the means to make more."""
 
     def __init__(self, options):
-        from .common import RESULTS
+        from .common import Results
 
-        self.file, self.options, self.rows, self.failed = RESULTS / "exact_runs.csv", options, [], []
-        if self.file.exists():
-            with open(self.file, newline="") as file:
-                self.rows = list(csv.DictReader(file))
+        self.results, self.options, self.failed = Results("exact_runs", KEY, MEASURES), options, []
         self.missing = [name for name, package in OTHERS.items() if importlib.util.find_spec(package) is None]
         if self.missing:
             print("not installed, left out:", ", ".join(self.missing))
 
-    def of(self, key: dict) -> list[dict]:
-        """The runs of a part, a case and a solver."""
-        return [row for row in self.rows if all(row[k] == str(v) for k, v in key.items())]
-
     def turns(self, part: str, case: tuple, solvers: dict) -> None:
-        """The solvers of a case in turns; options that follow from runs before are a function, None: not yet."""
+        """The solvers of a case in turns, each run in a process of its own."""
+        from .common import rows_of
+
         name, n, C = case
         if self.options.data and name not in self.options.data:
             return
@@ -173,44 +154,27 @@ class Runs:
             file = pathlib.Path(place) / "rows.npz"
             for repeat in range(self.options.repeats):
                 for solver, key in keys.items():
-                    before = self.of(key)
-                    enough = len(before) > repeat or any(float(row["wall_s"]) > SLOW for row in before)
-                    chosen = solvers[solver]() if callable(solvers[solver]) else solvers[solver]
-                    if enough or chosen is None or key in self.failed:
+                    before = self.results.of(key)
+                    if len(before) > repeat or any(float(row["wall_s"]) > SLOW for row in before) or key in self.failed:
                         continue
                     if not file.exists():
-                        from .common import rows_of
-
                         np.savez(file, **dict(zip("xy", rows_of(name, n), strict=True)))
-                    self.make(key, {"options": chosen, "file": str(file)})
-
-    def make(self, key: dict, task: dict) -> None:
-        """One run in a process of its own, and its row."""
-        label = "  ".join(str(value) for value in key.values())
-        command = [sys.executable, "-m", "benchmarks.exact", "--one", json.dumps(key | task)]
-        ended = subprocess.run(command, capture_output=True, text=True)
-        if ended.returncode:
-            self.failed.append(key)
-            last = (ended.stderr.strip().splitlines() or [""])[-1]
-            return print(f"{label}: failed with {ended.returncode}: {last}", flush=True)
-        found = json.loads(ended.stdout.splitlines()[-1])
-        row = {k: str(v) for k, v in key.items()} | {k: f"{v:.7g}" if isinstance(v, float) else str(v) for k, v in found.items()}
-        self.file.parent.mkdir(exist_ok=True)
-        new = not self.file.exists()
-        with open(self.file, "a", newline="") as file:
-            table = csv.DictWriter(file, fieldnames=[*KEY, *MEASURES], lineterminator="\n")
-            if new:
-                table.writeheader()
-            table.writerow(row)
-        self.rows.append(row)
-        print(f"{label}: {found['wall_s']:.2f} s, violation {found['kkt']:.1e}, {found['memory_MB']:.0f} MB", flush=True)
+                    task = json.dumps(key | {"options": solvers[solver], "file": str(file)})
+                    ended = subprocess.run(
+                        [sys.executable, "-m", "benchmarks.exact", "--one", task], capture_output=True, text=True
+                    )
+                    if ended.returncode:
+                        self.failed.append(key)
+                        print(f"{key} failed with {ended.returncode}: {ended.stderr[-500:]}", flush=True)
+                    else:
+                        self.results.add(key, [json.loads(ended.stdout.splitlines()[-1])])
 
     def summary(self, part: str, name: str) -> list[dict]:
         """The medians of a part, all that there are, as NAME.csv."""
         from .common import write
 
         groups, walls = {}, {}
-        for row in self.rows:
+        for row in self.results.rows:
             if row["part"] == part:
                 groups.setdefault(tuple(row[k] for k in KEY[1:]), []).append(row)
         table = []
@@ -245,66 +209,6 @@ def speed(runs: Runs) -> None:
     runs.summary("speed", "exact")
 
 
-def gap(runs: Runs) -> None:
-    """Seconds to a relative gap of 1e-4, and the gap of SVC."""
-    for name in ("a9a", "mnist"):
-        ways = {OURS + ", stop='gap', tol=1e-4": {"stop": "gap", "tol": 1e-4}, OURS: {}, "SVC": {}}
-        runs.turns("gap", (name, 10_000, 10), ways)
-    runs.summary("gap", "exact_gap")
-
-
-def equal(runs: Runs) -> None:
-    """Ours to the violation of scikit-learn-intelex."""
-    theirs = "scikit-learn-intelex"
-    for name in ("a9a", "mnist"):
-        key = {"part": "equal", "data": name, "rows": min(20_000, runs.options.rows), "solver": theirs}
-
-        def reached(key=key):
-            found = runs.of(key)
-            return {"tol": float(found[-1]["kkt"])} if found else None
-
-        runs.turns("equal", (name, 20_000, 10), {theirs: {}, OURS + ", tol as reached": reached})
-    runs.summary("equal", "exact_equal")
-
-
-def float64(runs: Runs) -> None:
-    """2,000 rows of each data set in float64, both at the tolerance 1e-6, and columns as they come; in this process."""
-    import jax
-
-    import jaxsvm
-
-    from .common import folder, rows_of, write
-
-    jax.config.update("jax_enable_x64", True)
-    table = []
-    for name, gamma in SETTINGS.items():
-        x, y = rows_of(name, 2_000)
-        sets = {"": (x, gamma)}
-        if name == "covtype":
-            with np.load(folder() / "covtype.npz") as arrays:
-                drawn = np.random.default_rng(0).permutation(len(arrays["y_train"]))[:2_000]
-                raw = arrays["X_train"][drawn].astype(np.float64)
-            sets[", raw columns"] = raw, 1 / (raw.shape[1] * raw.var())
-        for label, (x, gamma) in sets.items():
-            data = jaxsvm.dataset(x.astype(np.float64), y)
-            for bias in ("free", "none"):
-                solver = jaxsvm.decomposition(10.0, jaxsvm.kernels.rbf(gamma=gamma), bias=bias)
-                run = jaxsvm.fit(solver, data, jax.random.key(0), tol=1e-6)
-                found = judged(x, y, np.asarray(run.model.coef), float(run.model.b), 10.0, gamma, bias)
-                row = {"data": name + label, "bias": bias, "status": run.status.replace(",", ";")} | found
-                row["above_SVC"] = row["support_apart"] = ""
-                if bias == "free":  # without a bias the gap is the proof
-                    from sklearn.svm import SVC
-
-                    made = fit_svc(x.astype(float), y, 10.0, gamma, SVC, tol=1e-6)
-                    other = judged(x, y, *made, 10.0, gamma)
-                    row["above_SVC"] = (found["dual"] - other["dual"]) / other["dual"]
-                    own = np.asarray(run.model.coef), float(run.model.b)
-                    row["support_apart"] = apart(x.astype(float), y, own, made, 10.0, gamma, 1e-6)
-                table.append({k: f"{v:.3g}" if isinstance(v, float) and k != "dual" else v for k, v in row.items()})
-    write("exact_float64", table)
-
-
 def figure(runs: Runs) -> None:
     """Wall seconds of the part `speed`, a line for each case."""
     import matplotlib
@@ -331,7 +235,7 @@ def figure(runs: Runs) -> None:
 
 
 def main() -> None:
-    known = {f.__name__: f for f in (speed, gap, equal, float64, figure)}
+    known = {f.__name__: f for f in (speed, figure)}
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", help=f"parts ({', '.join(known)}) and data sets ({', '.join(SETTINGS)}); none: all")
     parser.add_argument("--repeats", type=int, default=3)

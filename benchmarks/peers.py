@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers [linear] [features] [exact] [online] [sparse] [sweep]`: machines beside their strongest peers.
+"""`python -m benchmarks.peers [linear] [features] [exact] [online] [sparse]`: machines beside their strongest peers.
 
 Both run in one process, in turns, three times; the table shows medians. A job has a process of its own. cold_s is the first
 fit of the process, with compilation. Both are judged in float64 by NumPy, by `value`: the objective, or for exact machines
@@ -10,7 +10,6 @@ exact: `decomposition` and scikit-learn-intelex's SVC on 20,000 rows and more, o
 online: `lasvm`, C = 1 and 10, one pass and its finishing steps, beside SVC to its optimum: no package of the index has LASVM.
     LASVM is exact on its own set of rows only, so that both are judged by the objective on all rows.
 sparse: kernel machines on sparse rows, beside SVC.
-sweep: 8 lambdas and 8 sigmas of Pegasos on Fourier features, beside SGDClassifier fitted 64 times on the same features.
 
 `--only TEXT` runs the jobs whose name holds the text. Rows of other jobs stay in peers.csv.
 """
@@ -46,7 +45,6 @@ JOBS = {
     **{f"exact {name} {n} C={C}": ("exact", name, n, C) for name, n, C in EXACT},
     **{f"online lasvm a9a 10000 C={C}": ("online", C) for C in (1, 10)},
     **{f"sparse {kernel} reuters 3000": ("sparse", kernel) for kernel in ("linear", "rbf")},
-    "sweep pegasos a9a 8 x 8": ("sweep",),
 }
 REPEATS = 3
 
@@ -261,48 +259,6 @@ def sparse(kind: str) -> dict:
         "peer": lambda: sklearn.svm.SVC(kernel=kind, gamma=1.0).fit(x, y),
         "name": "SVC",
         "value": (value, value),
-    }
-
-
-def sweep() -> dict:
-    """64 Pegasos machines in one call; the value is the least error on the training rows."""
-    import jax
-    import jax.numpy as jnp
-    from sklearn.linear_model import SGDClassifier
-
-    import jaxsvm
-
-    x, y = common.rows_of("a9a", 10_000)
-    data = jaxsvm.dataset(x, y)
-    lams, sigmas, passes = np.logspace(-6, -2, 8), np.logspace(0, 1.5, 8), 5
-    base = np.random.default_rng(0).normal(size=(x.shape[1], 256)).astype(np.float32)
-    phase = np.random.default_rng(1).uniform(0, 2 * np.pi, 256).astype(np.float32)
-    phi = lambda sigma: np.sqrt(2 / 256) * np.cos(x @ base / sigma + phase)
-
-    def trained(lam, sigma, data, key):
-        fourier = jaxsvm.features.fourier(jax.random.key(1), jaxsvm.kernels.rbf(sigma), dim=x.shape[1], features=256)
-        solver = jaxsvm.on_features(fourier, jaxsvm.pegasos(lam))
-        steps = passes * len(y) // 64
-        return jaxsvm.error_on(data)(jaxsvm.fit(solver, data, key, steps=steps, sampler=jaxsvm.samplers.epochs(64)).model)
-
-    grid = jaxsvm.sweep(
-        trained, lam=jnp.asarray(lams, jnp.float32), sigma=jnp.asarray(sigmas, jnp.float32), memory=2**28, progress=False
-    )
-
-    def theirs():
-        errors = []
-        for sigma in sigmas:
-            lifted = phi(sigma)
-            for lam in lams:
-                made = SGDClassifier(alpha=lam, max_iter=passes, tol=None, fit_intercept=False, random_state=0).fit(lifted, y)
-                errors.append(np.mean(made.predict(lifted) != y))
-        return min(errors)
-
-    return {
-        "ours": lambda: grid(data, jax.random.key(0)),
-        "peer": theirs,
-        "name": "SGDClassifier",
-        "value": (lambda errors: float(np.nanmin(errors)), float),
     }
 
 

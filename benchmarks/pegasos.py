@@ -1,21 +1,17 @@
-"""`python -m benchmarks.pegasos [convergence] [start] [batch] [again] [speed]`: figures of the Pegasos overview, on real rows.
+"""`python -m benchmarks.pegasos [convergence] [batch] [again]`: figures of the Pegasos overview, on real rows.
 
 Rows scaled to norm 1, no intercept, lambda = 1e-4; the optimum is LIBLINEAR's on the same rows (LinearSVC, hinge). Three seeds.
 
 convergence: excess of the objective and test error against passes, for averaged Pegasos on minibatches of 64 (on sparse
 rows also of more, drawn with replacement) and for SGDClassifier(average=True); LinearSVC's error beside them.
-start: the excess from ten random starting points on the ball of radius 1/sqrt(lambda).
 batch: k rows a step and T steps, k T fixed to ten passes: the excess against k.
 again: the variants of section 4.5: several steps on each drawn batch, for as many rows drawn (ten passes) and for as many steps
 as ten passes have; and a step counter that stands still where no row violates. The average and the last iterate.
-speed: `reuters_money_fx`, sparse: microseconds a row, SGDClassifier and LinearSVC on the same CSR, in turns; memory.
 """
 
 from __future__ import annotations
 
-import resource
 import sys
-import time
 import warnings
 
 import jax
@@ -25,7 +21,7 @@ import numpy as np
 import jaxsvm
 from jaxsvm import samplers
 
-from .common import RESULTS, device, load_all, load_sparse, panels, write
+from .common import RESULTS, load_all, load_sparse, panels, write
 
 LAM = 1e-4
 NAMES = ("reuters_money_fx", "a9a", "ijcnn1", "covtype")
@@ -137,36 +133,6 @@ def entry(name, method, seed, passes, problem, w) -> dict:
             "test_error": f"{problem.error(w):.2f}"}  # fmt: skip
 
 
-def start() -> None:
-    """Figure 2: ten starting points; the last iterate and the average."""
-    table = []
-    for name in ("reuters_money_fx", "a9a"):
-        problem = Problem(name)
-        data, d = problem.data, problem.x.shape[1]
-        looks = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
-        for seed in range(10):
-            run = jaxsvm.fit(jaxsvm.pegasos(LAM), data, jax.random.key(0), steps=0)
-            w = np.random.default_rng(seed).normal(size=d)
-            w = jnp.asarray(w / np.linalg.norm(w) / LAM**0.5, jnp.float32)
-            inside = run.state.solver
-            state = run.state._replace(solver=inside._replace(params=inside.params._replace(w=w)))
-            table.append({"data": name, "start": seed, "steps": 0, "excess": f"{problem.excess(w):.3e}"})
-            for before, after in zip([0, *looks[:-1]], looks, strict=True):
-                run = jaxsvm.fit(jaxsvm.pegasos(LAM), data, steps=after - before, every=after - before, state=state,
-                                 sampler=samplers.uniform(1))  # fmt: skip
-                state = run.state
-                table.append({"data": name, "start": seed, "steps": after, "excess": f"{problem.excess(run.model.w):.3e}"})
-    write("pegasos_start", table)
-    figure, axes = panels(1, 2)
-    for ax, name in zip(axes[0], ("reuters_money_fx", "a9a"), strict=True):
-        for seed in range(10):
-            own = [r for r in table if r["data"] == name and r["start"] == seed]
-            ax.plot([r["steps"] + 1 for r in own], [float(r["excess"]) for r in own], lw=1)
-        ax.set(xscale="log", yscale="log", title=f"{name}: ten starts, one order of rows", xlabel="steps + 1")
-    axes[0, 0].set_ylabel("excess over the optimum")
-    figure.savefig(RESULTS / "pegasos_start.png", dpi=120)
-
-
 def batch() -> None:
     """k against T: ten passes in steps of k rows."""
     table = []
@@ -257,68 +223,8 @@ def several() -> None:
     figure.savefig(RESULTS / "pegasos_again.png", dpi=120)
 
 
-def speed() -> None:
-    """Sparse rows: time a row beside scikit-learn, and memory beside the padded rows."""
-    from sklearn.linear_model import SGDClassifier
-    from sklearn.svm import LinearSVC
-
-    x, y, *_ = rows("reuters_money_fx")
-    n = len(y)
-    data = jaxsvm.dataset(x, y)
-    padded = data.x.index.nbytes + data.x.value.nbytes
-    key, few, many = jax.random.key(0), 20, 60
-    cases = {}
-    feeds = {"in shuffled passes": samplers.epochs, "drawn with replacement": samplers.uniform}
-    for k in (1, 64, 256, 1110, 3885):  # the last two divide a pass
-        for name, solver in (("Pegasos", jaxsvm.pegasos(LAM)), ("Pegasos, averaged", SOLVER)):
-            for feed, make in feeds.items():
-                cases[f"{name}, k = {k}, {feed}"] = lambda passes, k=k, solver=solver, make=make: jax.block_until_ready(
-                    jaxsvm.fit(solver, data, key, steps=passes * -(-n // k), every=few * -(-n // k), sampler=make(k)).model
-                )
-    for name, average in (("SGDClassifier", False), ("SGDClassifier, averaged", True)):
-        cases[name] = lambda passes, average=average: SGDClassifier(
-            alpha=LAM, fit_intercept=False, average=average, max_iter=passes, tol=None, random_state=0
-        ).fit(x, y)
-    cases["LinearSVC"] = lambda passes: LinearSVC(
-        loss="hinge", C=1 / (LAM * n), fit_intercept=False, tol=1e-12, max_iter=passes, random_state=0
-    ).fit(x, y)
-    seconds = {name: {few: [], many: []} for name in cases}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for repeat in range(8):  # the first compiles
-            for name, case in cases.items():
-                for passes in (few, many):
-                    began = time.perf_counter()
-                    case(passes)
-                    if repeat:
-                        seconds[name][passes].append(time.perf_counter() - began)
-    table = []
-    for name, took in seconds.items():
-        slope = (np.median(took[many]) - np.median(took[few])) / (many - few) / n
-        table.append(
-            {
-                "method": name,
-                "us_a_row": f"{1e6 * slope:.3f}",
-                "us_a_row_whole_call": f"{1e6 * np.median(took[many]) / many / n:.3f}",
-            }
-        )
-    program = jax.jit(lambda data: jaxsvm.fit(SOLVER, data, key, steps=200, every=200, sampler=samplers.epochs(64)).model)
-    used = program.lower(data).compile().memory_analysis()
-    held = used.argument_size_in_bytes + used.temp_size_in_bytes + used.output_size_in_bytes
-    held += sum(a.nbytes for a in (data.x.packed.index, data.x.packed.value, data.x.packed.offsets))
-    table.append(
-        {
-            "method": f"memory of the program over that of the padded rows, {padded / 1e6:.1f} MB",
-            "us_a_row": f"{held / padded:.2f}",
-            "us_a_row_whole_call": "",
-        }
-    )
-    print(device(), f"largest resident memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
-    write("pegasos_speed", table)
-
-
 def main() -> None:
-    known = {"convergence": convergence, "start": start, "batch": batch, "again": several, "speed": speed}
+    known = {"convergence": convergence, "batch": batch, "again": several}
     for name in [a for a in sys.argv[1:] if a in known] or list(known):
         known[name]()
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.sbp [comparison] [simba] [large] [claim] [block] [features] [front] [step] [guarantee] [figure]`.
+"""`python -m benchmarks.sbp [comparison] [large] [claim] [guarantee] [figure]`.
 
 SBP beside its rivals.
 
@@ -14,23 +14,15 @@ visited ten times, where a method spends little. error: on test rows; level: of 
 best; hinge: mean hinge of that direction at the radius; primal: lam/2 |w|^2 + mean hinge of the model as it is (none for
 perceptrons, which have no scale). `decomposition` is the optimum, SVC scikit-learn's with a free bias; smo and sbp in both
 forms, the others without a bias.
-simba: SIMBA, which is linear, on 64, 256 and 1,024 Nystrom features, 30,000 steps; the kernel evaluations are those of the
-features, the seconds with them. Its rows are in the file of the comparison.
 large: 100,000 rows of covtype with C = 1, error at looks up to 3/32 of a pass; nu and the radius from `decomposition` at a
 violation of 1e-3.
 claim: SVC's seconds and error; SBP's error after a quarter of these, with 1, 8 and 32 rows a step.
-block: rows a step, looks as in the comparison, on a9a.
-features: n/2 inner products in d dimensions for each column of paired Fourier features, on which averaged Pegasos makes 30
-passes (three draws), beside SBP's n for each step.
-front: 16 values of nu, one pass: one vmapped program, 16 runs of `fit` in turn; medians of three, compilation apart.
-step: 32,768 rows of a9a (the first ones twice): microseconds a step, and of the step's kernel rows alone in the same loop, added
-up; medians of five in turns. `kernel_pegasos` with a lam at which every row violates.
 guarantee: f* - f(mean iterate) times sqrt(T) / R, mean over 20 seeds; 1,000 rows of five data sets. The bars: 0.6 without and 0.3
 with a bias.
-figure: comparison, block and features as pictures.
+figure: comparison and large as pictures.
 
 Names of data sets leave out the others in the comparison. `--rows`: so many training rows instead of each part's own; `--out`:
-another folder for the results. Runs of comparison, claim, block and features that are in their files are not made again.
+another folder for the results. Runs of comparison and claim that are in their files are not made again.
 """
 
 from __future__ import annotations
@@ -65,10 +57,7 @@ JUDGED = ("error", "level", "hinge", "primal", "nu", "radius")
 def rows_of(name: str):
     """Training rows, labels, test rows, labels: NumPy or CSR; MNIST 8 against the rest."""
     if name == "reuters_money_fx":
-        with np.load(common.folder() / f"{name}.npz") as arrays:
-            parts = [[arrays[f"X_{p}_{k}"] for k in ("data", "indices", "indptr", "shape")] for p in ("train", "test")]
-            x, x_test = (scipy.sparse.csr_matrix(tuple(part[:3]), part[3]) for part in parts)
-            return x, arrays["y_train"], x_test, arrays["y_test"]
+        return common.load_sparse(name)
     if name == "mnist":
         with np.load(common.folder() / f"{name}.npz") as arrays:
             parts = [(arrays[f"X_{p}"].astype(np.float32) / 255, arrays[f"y_{p}"]) for p in ("train", "test")]
@@ -228,37 +217,6 @@ def comparison(options) -> None:
             results.add(run, [row | scale for row in found])
 
 
-def lifted(problem: Problem, landmarks: int) -> list:
-    """Training and test rows in the space of Nystrom features."""
-    phi = jaxsvm.features.nystrom(KEY, problem.kernel, problem.train.x, landmarks=landmarks)
-    return [jaxsvm.on_features(phi, jaxsvm.simba(0.0)).prepare(part) for part in (problem.train, problem.test)]
-
-
-HORIZON = 30_000
-
-
-def simba(options) -> None:
-    """SIMBA on Nystrom features of three sizes."""
-    results = Results("sbp_comparison", (*PROBLEM, "method", "bias"), LOOKED)
-    for name in options.data or SETTINGS:
-        problem = Problem(name, options.rows)
-        run = problem.key | {"method": "simba on features", "bias": "none"}
-        if results.of(run):
-            continue
-        best, found, n = reference(results, problem, "decomposition"), [], problem.n
-        for landmarks in (64, 256, 1024):
-            for _ in range(2):  # the first compiles
-                (rows, held), mapping = timed(lambda m=landmarks, own=problem: lifted(own, m))
-                solver = jaxsvm.simba(best["nu"], horizon=HORIZON)
-                made, seconds = timed(lambda s=solver, rows=rows: jaxsvm.fit(s, rows, KEY, steps=HORIZON, every=HORIZON))
-            inner, outer = (np.asarray(made.model(part.x), np.float64) for part in (rows, held))
-            weights = np.asarray(made.model.w, np.float64)
-            judged = problem.judge(inner, outer, float(weights @ weights), 0.0, "none")
-            evals = n * landmarks
-            found.append({"steps": HORIZON, "evals": evals, "passes": evals / n**2, "seconds": mapping + seconds} | judged)
-        results.add(run, found)
-
-
 def large(options) -> None:
     """Error on covtype with 100,000 rows, in the first tenth of a pass."""
     results = Results("sbp_large", (*PROBLEM, "method", "bias"), ("steps", "evals", "passes", "seconds", "error", "nu", "radius"))
@@ -307,108 +265,6 @@ def claim(options) -> None:
             results.add(key("sbp", bias, b), [row | problem.judged([run.model], bias)[0]])
 
 
-def block(options) -> None:
-    """Rows a step."""
-    results = Results("sbp_block", (*PROBLEM, "method", "bias", "rows_a_step"), LOOKED)
-    problem = Problem("a9a", options.rows)
-    for bias in ("none", "free"):
-        for b in (1, 2, 4, 8, 16, 32):
-            run = problem.key | {"method": "sbp", "bias": bias, "rows_a_step": b}
-            if results.of(run):
-                continue
-            solver = jaxsvm.sbp(problem.best(bias)["nu"], problem.kernel, bias=bias, bound_every=0)
-            models, found = curve(problem, solver, samplers.uniform(b))
-            results.add(run, [a | c for a, c in zip(found, problem.judged(models, bias), strict=True)])
-
-
-def late(t):
-    """Weights of an average that forgets its beginning."""
-    return t + 1
-
-
-SIZES = tuple(2**k for k in range(6, 13))
-
-
-def features(options) -> None:
-    """Error against inner products in d dimensions."""
-    results = Results("sbp_features", (*PROBLEM, "method", "features", "draw"), ("products", "error"))
-    for name in ("a9a", "mnist"):
-        problem = Problem(name, options.rows)
-        n, d = problem.x.shape
-        key = lambda method, p="", draw="", own=problem.key: own | {"method": method, "features": p, "draw": draw}
-        if not results.of(key("sbp")):
-            best = problem.best("none")
-            models, found = curve(problem, jaxsvm.sbp(best["nu"], problem.kernel, bound_every=0))
-            judged = problem.judged(models, "none")
-            results.add(key("decomposition"), [best | {"products": best["evals"]}])
-            results.add(key("sbp"), [{"products": a["evals"], "error": b["error"]} for a, b in zip(found, judged, strict=True)])
-        inner, one_pass = jaxsvm.averaged(jaxsvm.pegasos(problem.lam), weights=late), -(-n // 16)
-        for p in SIZES:
-            for draw in range(3):
-                if results.of(key("pegasos", p, draw)):
-                    continue
-                phi = jaxsvm.features.fourier(jax.random.key(draw), problem.kernel, dim=d, features=p)
-                solver, feed = jaxsvm.on_features(phi, inner), {"every": one_pass, "sampler": samplers.epochs(16)}
-                run = jaxsvm.fit(solver, problem.train, KEY, steps=30 * one_pass, **feed)
-                row = {"products": n * p // 2, "error": 100 * float(error(run.model, problem.test))}
-                results.add(key("pegasos", p, draw), [row])
-
-
-def front(options) -> None:
-    """16 values of nu as one program and one after the other."""
-    problem, rows = Problem("a9a", options.rows or 5_000), []
-    for bias in ("none", "free"):
-        nus = problem.best(bias)["nu"] * 2 ** np.linspace(-3, 3, 16)
-        one = lambda nu, data, bias=bias: jaxsvm.fit(
-            jaxsvm.sbp(nu, problem.kernel, bias=bias, bound_every=0), data, KEY, steps=problem.n
-        ).model  # fmt: skip
-        batched = jax.jit(jax.vmap(one, in_axes=(0, None)))
-        ways = {
-            "vmap": lambda batched=batched, nus=nus: batched(jnp.asarray(nus, jnp.float32), problem.train),
-            "in turn": lambda one=one, nus=nus: [one(nu, problem.train) for nu in nus.tolist()],
-        }
-        first = {way: timed(run)[1] for way, run in ways.items()}
-        took = {way: np.median(seconds) for way, seconds in common.side_by_side(ways, 3).items()}
-        for way, seconds in took.items():
-            row = {"data": "a9a", "rows": problem.n, "bias": bias, "runs": len(nus), "way": way, "seconds": f"{seconds:.3f}"}
-            row |= {"compile_s": f"{first[way] - seconds:.1f}", "in_turn_over_this": f"{took['in turn'] / seconds:.2f}"}
-            rows.append(row)
-    common.write("sbp_front", rows)
-
-
-def step(options) -> None:
-    """Microseconds a step, and of its kernel rows alone."""
-    x, y = common.load("a9a")
-    n, kernel, rows = options.rows or 32_768, kernels.rbf(gamma=SETTINGS["a9a"][2]), []
-    again = np.arange(n) % len(y)
-    data = jaxsvm.dataset(x[again], y[again])
-    cases = [("sbp", bias, b) for bias in ("none", "free") for b in (1, 8)] + [("kernel_pegasos", "none", 1)]
-    for method, bias, b in cases:
-        # nu as the paper has it for these rows; f <= t, so that y f < lam t at every step of Pegasos.
-        solver = jaxsvm.sbp(0.011, kernel, bias=bias, bound_every=0) if method == "sbp" else jaxsvm.kernel_pegasos(2.0, kernel)
-        many = b * (2 if bias == "free" else 1)
-        steps, feed = 256 // many, {"sampler": samplers.uniform(b)}
-        go = jax.jit(lambda state, data, s=solver, t=steps, f=feed: jaxsvm.fit(s, data, steps=t, every=t, state=state, **f)[1:3])
-        before = jaxsvm.fit(solver, data, KEY, steps=2 * steps, **feed).state
-        drawn = np.random.default_rng(0).integers(n, size=(steps, many))
-        ways = {
-            "step": lambda go=go, state=before: go(state, data),
-            "kernel rows": lambda drawn=drawn: alone(kernel, data.x, drawn),
-        }
-        took = {way: 1e6 * np.array(seconds) / steps for way, seconds in common.side_by_side(ways, 5).items()}
-        spent = int(go(before, data)[1].evals.sum()) / (steps * n)
-        row = {"method": method, "bias": bias, "rows": n, "d": x.shape[1], "rows_a_step": b, "kernel_rows_a_step": f"{spent:.3g}"}
-        row |= {f"{way.replace(' ', '_')}_us": f"{np.median(us):.1f}" for way, us in took.items()}
-        rows.append(row | {"ratio": f"{np.median(took['step'] / took['kernel rows']):.3f}"})
-    common.write("sbp_step", rows)
-
-
-@jax.jit
-def alone(kernel, x, drawn):
-    """The sum of the kernel rows drawn (steps, b), those of a step by one product."""
-    return lax.scan(lambda total, rows: (total + jnp.sum(kernel(x[rows], x), 0), None), jnp.zeros(x.shape[0]), drawn)[0]
-
-
 WIDTHS = {"a9a": 0.05, "ijcnn1": 2.0, "svmguide1": 0.5, "susy_30k_subset": 0.05, "magic04": 0.1}  # gamma
 
 
@@ -452,13 +308,13 @@ def levels(nu, kernel, data, keys, bias):
 
 STYLES = {
     "sbp": "C0-", "sbp, free bias": "C0--", "kernel_pegasos": "C1-", "sdca": "C2-", "smo": "C3-", "smo, free bias": "C3--",
-    "constrained_sgd": "C4-", "perceptron": "C5-", "perceptron, average": "C5--", "simba on features": "C6o:",
+    "constrained_sgd": "C4-", "perceptron": "C5-", "perceptron, average": "C5--",
 }  # fmt: skip
 
 
 def figure(options) -> None:
-    """The curves of comparison, block and features."""
-    drawings = {"comparison": draw_comparison, "large": draw_large, "block": draw_block, "features": draw_features}
+    """The curves of comparison and large."""
+    drawings = {"comparison": draw_comparison, "large": draw_large}
     for name, draw in ((f"sbp_{part}", draw) for part, draw in drawings.items()):
         rows = saved(name)
         if rows:
@@ -523,55 +379,5 @@ def draw_large(rows: list[dict]):
     return drawn
 
 
-def draw_block(rows: list[dict]):
-    """Level missing against passes and seconds, a row for each bias."""
-    biases = list(dict.fromkeys(row["bias"] for row in rows))
-    drawn, axes = panels(len(biases), 3)
-    for across, bias in zip(axes, biases, strict=True):
-        own = [row for row in rows if row["bias"] == bias]
-        for k, b in enumerate(dict.fromkeys(row["rows_a_step"] for row in own)):
-            curve = [row for row in own if row["rows_a_step"] == b]
-            missing = 1 - column(curve, "level")
-            for ax, x, y in zip(across, ("passes", "seconds", "passes"), (missing, missing, column(curve, "error")), strict=True):
-                ax.plot(column(curve, x), y, color=plt_colour(k), lw=1.3, label=f"{b} rows a step")
-                ax.set(xscale="log", xlabel="kernel evaluations / $n^2$" if x == "passes" else "seconds")
-                ax.grid(alpha=0.3)
-        for ax in across[:2]:
-            ax.set(yscale="log", ylabel="level missing, as a share of the best", title=f"bias {bias}")
-        across[2].set(ylabel="test error in per cent", title=f"bias {bias}")
-    axes[0, 0].legend(fontsize=8)
-    return drawn
-
-
-def plt_colour(k: int):
-    import matplotlib
-
-    return matplotlib.colormaps["viridis"](k / 5.5)
-
-
-def draw_features(rows: list[dict]):
-    """Error against inner products."""
-    cases = cases_of(rows)
-    drawn, axes = panels(1, len(cases))
-    for ax, case in zip(axes[0], cases, strict=True):
-        own = [row for row in rows if tuple(row[k] for k in PROBLEM) == case]
-        of = lambda method, own=own: [row for row in own if row["method"] == method]
-        ax.plot(column(of("sbp"), "products"), column(of("sbp"), "error"), "o-", ms=3, label="sbp")
-        sizes = sorted({int(row["features"]) for row in of("pegasos")})
-        found = [[row for row in of("pegasos") if int(row["features"]) == p] for p in sizes]
-        products, wrong = [column(each, "products")[0] for each in found], [column(each, "error") for each in found]
-        ax.plot(products, [w.mean() for w in wrong], "s-", ms=3, label="pegasos on Fourier features")
-        ax.fill_between(products, [w.min() for w in wrong], [w.max() for w in wrong], alpha=0.2, color="C1")
-        for row in of("decomposition"):
-            ax.axhline(float(row["error"]), color="black", ls="--", lw=0.8, label="optimum")
-        ax.set(xscale="log", title=f"{case[0]}, {int(case[1]):,} rows", xlabel="inner products of rows, d numbers each")
-        ax.grid(alpha=0.3)
-    axes[0, 0].set_ylabel("test error in per cent")
-    axes[0, 0].legend(fontsize=8)
-    return drawn
-
-
 if __name__ == "__main__":
-    common.run(
-        {f.__name__: f for f in (comparison, simba, large, claim, block, features, front, step, guarantee, figure)}, SETTINGS
-    )
+    common.run({f.__name__: f for f in (comparison, large, claim, guarantee, figure)}, SETTINGS)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.scs [table] [gap] [skin] [evals] [figure]`: conjugate subgradients beside Pegasos.
+"""`python -m benchmarks.scs [table] [skin] [evals] [figure]`: conjugate subgradients beside Pegasos.
 
 The experiments of Zhang and Sen (A stochastic conjugate subgradient algorithm for kernelized support vector machines): its data
 sets at its sizes, rows drawn once. Labels, of which the paper says nothing: red wine of a quality above 6 (above 5 the optimum is
@@ -13,13 +13,10 @@ table: the paper's table 1, four fifths of the rows to train on, one split; sing
 10,000 at most. Means and deviations (_dev) over 20 seeds, 5 of the two largest sets, which are one vmapped program (seconds_all);
 seconds: one seed by itself; compile_s: its program, once for the three lam; evals of a seed; above_most: the worst seed. `wolfe`
 stops at a relative duality gap of 1e-3, after 5,000 steps or five minutes.
-gap: steps of `wolfe` to relative duality gaps of 1e-2 and 1e-3, empty where 3,000 were not enough; 1,000 rows at most.
 skin: 200,000 rows, `scs` with a capacity of 2,000, and single steps of Pegasos until the objective of `scs` after 50 steps is
-reached, ten minutes at most, looked at each time the steps have grown by a tenth; memory: bytes that the compiled `init` and
-`update` take beside their arguments.
+reached, ten minutes at most, looked at each time the steps have grown by a tenth.
 evals: objective against kernel evaluations and seconds, 2,000 rows at most; five seeds. Full-batch Pegasos makes 50 steps, single
-steps are 50 passes, `scs` of all rows makes 200 steps. equal: above at the last look within n^2 kernel evaluations, of `scs` the
-one when its sample is complete, and after 50 steps, which cost no more.
+steps are 50 passes, `scs` of all rows makes 200 steps.
 figure: the paper's figures 1 and 2, objective against iterations and seconds, one seed, and the curves of evals.
 
 Names of data sets leave out the others. `--rows`: so many rows at most instead of each part's own; `--out`: another folder for
@@ -34,7 +31,6 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 import jaxsvm
 from jaxsvm import kernels, samplers
@@ -248,40 +244,6 @@ def by_wolfe(problem: Problem, lam: float, compiled: dict) -> tuple:
     return row, [early], [late]
 
 
-def gap(options) -> None:
-    """Steps to a small duality gap."""
-    key = (*PROBLEM, "weights", "bundle", "line_search")
-    results = Results("scs_gap", key, ("steps_1e-2", "steps_1e-3", "gap", "steps"))
-    for problem in problems(options, most=1_000):
-        gram = None
-        for weights, bundle, search in [(w, b, s) for w in ("norm", "dual") for b in (2, 10) for s in ("exact", "wolfe")]:
-            for lam in (1e-2, 1e-3, 1e-4):
-                run = problem.key(lam) | {"weights": weights, "bundle": bundle, "line_search": search}
-                if results.of(run):
-                    continue
-                if gram is None:
-                    gram = jaxsvm.dataset(np.asarray(problem.kernel(problem.train.x, problem.train.x)), problem.y)
-                first, second, left, made = (a.item() for a in steps_to_gaps(jnp.float32(lam), gram, weights, bundle, search))
-                results.add(run, [{"steps_1e-2": first or "", "steps_1e-3": second or "", "gap": left, "steps": made}])
-
-
-@functools.partial(jax.jit, static_argnames=("weights", "bundle", "search"))
-def steps_to_gaps(lam, gram, weights, bundle, search):
-    """Updates until one says that the gap is at most 1e-2, and 1e-3, 0 where none did; the gap at the end; updates made."""
-    solver = jaxsvm.wolfe(lam, kernels.precomputed(), weights=weights, bundle=bundle, line_search=search)
-
-    def step(carry):
-        state, first, _, made = carry
-        state, info = solver.update(state, gram)
-        first = jnp.where((first == 0) & (info.residual <= 1e-2), made + 1, first)
-        return state, first, info.residual, made + 1
-
-    zero = jnp.zeros((), jnp.int32)
-    start = solver.init(KEY, gram), zero, jnp.full((), jnp.inf, jnp.float32), zero
-    _, first, left, made = lax.while_loop(lambda carry: (carry[2] > 1e-3) & (carry[3] < 3_000), step, start)
-    return first, jnp.where(left <= 1e-3, made, 0), left, made
-
-
 def curve(problem: Problem, solver, looks: list, sampler=None, key=KEY) -> tuple[list, list[dict]]:
     """Models and rows after so many steps; the start counts, compilation does not."""
     # Fewer steps than `every` are one piece of a length that is not compiled in: one program for all.
@@ -320,19 +282,6 @@ def skin(options) -> None:
         goal, run = float(results.of(run)[0]["goal"]), problem.key(lam) | {"method": "kernel_pegasos, one row"}
         if not results.of(run):
             results.add(run, until(problem, lam, goal))
-    rows = []
-    for n in dict.fromkeys((problem.n // 4, problem.n)):
-        data = jax.tree.map(lambda a: a[:n], problem.train)  # noqa: B023
-        for size in dict.fromkeys(min(size, n) for size in (capacity // 2, capacity, 2 * capacity)):
-            solver = jaxsvm.scs(1e-2, problem.kernel, capacity=size)
-            state = jax.eval_shape(solver.init, KEY, data)
-            init = jax.jit(solver.init).lower(KEY, data).compile().memory_analysis()
-            update = jax.jit(solver.update).lower(state, data).compile().memory_analysis()
-            row = {"rows": n, "capacity": size, "matrix_MB": f"{4e-6 * size**2:.3f}"}
-            row |= {f"{k}_MB": f"{1e-6 * used.temp_size_in_bytes:.3f}" for k, used in (("init", init), ("update", update))}
-            row |= {"state_MB": f"{1e-6 * init.output_size_in_bytes:.3f}", "all_pairs_MB": f"{4e-6 * n**2:.0f}"}
-            rows.append(row)
-    common.write("scs_memory", rows)
 
 
 def until(problem: Problem, lam: float, goal: float) -> list[dict]:
@@ -386,25 +335,6 @@ def evals(options) -> None:
                 rows = [row | {"steps": int(row["steps"]), "objective": v} for row, v in zip(mean, values.mean(0), strict=True)]
                 spread = [{"objective_dev": v} if seeds > 1 else {} for v in values.std(0)]
                 results.add(run, [a | b | {"seeds": seeds, "above": above(a, best)} for a, b in zip(rows, spread, strict=True)])
-    equal(saved("scs_evals"))
-
-
-def equal(rows: list[dict]) -> None:
-    """The last look of each method at which n^2 kernel evaluations were not exceeded."""
-    found = []
-    for case in dict.fromkeys(tuple(row[k] for k in PROBLEM) for row in rows):
-        line = dict(zip(PROBLEM, case, strict=True))
-        for name in STYLES:
-            own = [row for row in rows if tuple(row[k] for k in PROBLEM) == case and row["method"] == name]
-            own = [row for row in own if float(row["passes"]) <= 1.001]
-            if own:
-                what = name.replace("kernel_pegasos, ", "").replace(" ", "_")
-                last = next((row for row in own if float(row["passes"]) >= 0.999), own[-1]) if name == "scs" else own[-1]
-                line |= {f"{what}_{k}": last[k] for k in ("steps", "passes", "above")}
-                if name == "scs":
-                    line["scs_50_above"] = next(row["above"] for row in own if row["steps"] == "50")
-        found.append(line)
-    common.write("scs_equal", found)
 
 
 STYLES = {"scs": "C0o-", "kernel_pegasos, all rows": "C1s-", "kernel_pegasos, one row": "C2^-", "wolfe": "C3-"}
@@ -472,4 +402,4 @@ def draw(name: str, across: tuple, what: str) -> None:
 
 
 if __name__ == "__main__":
-    common.run({f.__name__: f for f in (table, gap, skin, evals, figure)}, SETTINGS)
+    common.run({f.__name__: f for f in (table, skin, evals, figure)}, SETTINGS)

@@ -1,12 +1,9 @@
-"""`python -m benchmarks.select [grids] [features] [fits] [race] [torchkm]`: cross-validation by `select` beside GridSearchCV.
+"""`python -m benchmarks.select [grids] [features] [race]`: cross-validation by `select` beside GridSearchCV.
 
 grids: 8 C x 8 gamma x 5 folds of exact kernel machines, without a refit, beside `GridSearchCV(SVC, n_jobs=2)` and the same on
     scikit-learn-intelex, where it is installed. Medians of three where a search takes less than a minute, in turns.
 features: a linear machine and one on 256 Nystrom features, beside scikit-learn's pipelines in `GridSearchCV(n_jobs=2)`.
-fits: every one of the 320 fits of a grid beside SVC on the same rows: dual objectives in float64, errors of the fold, seconds.
 race: fits and choice of `search="race"` beside the whole grid.
-torchkm: 50 C from 1e3 to 1e-3 x 5 folds at one gamma beside TorchKM's SVC on its own path, to its default tolerance of 1e-5.
-    Both choose C, and return a model of all rows. It needs the package `torchkm`.
 
 All searches use the folds that `select` draws. first_s is the first call of the process, with compilation.
 """
@@ -19,7 +16,6 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 
 import numpy as np
 
@@ -137,47 +133,6 @@ def on_features(job: str) -> dict:
     }
 
 
-def fits(job: str) -> dict:
-    """Every fit of a grid beside SVC on the same rows."""
-    import jax
-    from sklearn.svm import SVC
-
-    import jaxsvm
-
-    x, y = common.rows_of(*GRIDS[job])
-    data, axes = jaxsvm.dataset(x, y), {"C": CS, "gamma": gammas(x)}
-    call = lambda: jaxsvm.select(machine, data, jax.random.key(0), progress=False, **axes)
-    call()
-    found = call()
-    wide = x.astype(float)
-    square = (wide**2).sum(1)
-    distance = np.maximum(square[:, None] + square - 2 * wide @ wide.T, 0)
-    dual = found.table.primal * (1 - found.table.gap)
-    worst, rows, ratio = 0.0, 0, 0.0
-    for j, gamma in enumerate(axes["gamma"]):
-        kernel = np.exp(-gamma * distance)
-        for i, C in enumerate(CS):
-            for f in range(5):
-                train, held = np.flatnonzero(found.fold != f), np.flatnonzero(found.fold == f)
-                began = time.perf_counter()
-                model = SVC(C=C, gamma=gamma).fit(x[train], y[train])
-                took = time.perf_counter() - began
-                coef, used = model.dual_coef_[0], train[model.support_]
-                wanted = np.abs(coef).sum() - coef @ kernel[np.ix_(used, used)] @ coef / 2
-                worst = max(worst, abs(dual[i, j, f] - wanted) / wanted)
-                missed = int((model.predict(x[held]) != y[held]).sum())
-                rows = max(rows, abs(round(found.table.folds[i, j, f] * len(held)) - missed))
-                ratio = max(ratio, found.table.seconds[i, j, f] / took)
-    return {
-        "job": job,
-        "fits": found.table.folds.size,
-        "largest_dual_difference": f"{worst:.2g}",
-        "largest_error_difference_rows": rows,
-        "largest_gap": f"{np.nanmax(found.table.gap):.2g}",
-        "largest_share_of_SVC_seconds": f"{ratio:.2f}",
-    }
-
-
 def race(job: str) -> dict:
     """The race beside the grid."""
     import jax
@@ -201,48 +156,10 @@ def race(job: str) -> dict:
     }
 
 
-def torchkm(job: str) -> dict:
-    """TorchKM's path of C beside `select`, on the same kernel matrix, C and folds."""
-    import jax
-    from torchkm.estimators import TorchKMSVC
-
-    import jaxsvm
-    from jaxsvm import kernels
-
-    x, y = common.rows_of(*GRIDS[job])
-    path, gamma = np.logspace(3, -3, 50), float(np.median(gammas(x)))
-    maker = lambda C: jaxsvm.decomposition(C, kernels.rbf(gamma=gamma))
-    data = jaxsvm.dataset(x, y)
-    ours = lambda: jaxsvm.select(maker, data, jax.random.key(0), progress=False, C=path)
-    found, first = common.timed(ours)
-    square = (x.astype(float) ** 2).sum(1)
-    kernel = np.exp(-gamma * np.maximum(square[:, None] + square - 2 * x.astype(float) @ x.T.astype(float), 0))
-    # more passes than its default, which ends before the path does
-    peer = TorchKMSVC(kernel="precomputed", Cs=path, nC=50, foldid=found.fold + 1, max_iter=10**6, device="cpu")
-    seconds = medians({"ours": ours, "theirs": lambda: peer.fit(kernel, y)})
-    converged = np.asarray(peer.converged_)
-    return {
-        "job": job,
-        "gamma": f"{gamma:.3g}",
-        "C": len(path),
-        "ours_s": f"{seconds['ours']:.3g}",
-        "first_s": f"{first:.3g}",
-        "torchkm_s": f"{seconds['theirs']:.3g}",
-        "ratio": f"{seconds['theirs'] / seconds['ours']:.1f}",
-        "torchkm_converged": int(converged.sum()),
-        "least_error": f"{found.table.mean.min():.4f}",
-        "torchkm_least_error": f"{np.min(peer.cv_mis_):.4f}",
-        "largest_difference_of_errors": f"{np.abs(found.table.mean - peer.cv_mis_).max():.4f}",
-        "largest_gap": f"{np.nanmax(found.table.gap):.2g}",
-    }
-
-
 PARTS = {
     "grids": (grid, tuple(GRIDS)),
     "features": (on_features, FEATURES),
-    "fits": (fits, ("mnist 1000", "a9a 2000")),
     "race": (race, ("mnist 1000", "a9a 2000", "ijcnn1 2000")),
-    "torchkm": (torchkm, ("mnist 1000", "a9a 2000")),
 }
 
 
@@ -271,8 +188,7 @@ def main() -> None:
         parser.error(f"parts are {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
     # workers of GridSearchCV are processes: without warnings of an objective that is not quite at its tolerance
     quiet = os.environ | {"PYTHONWARNINGS": "ignore"}
-    parts = options.parts or [part for part in PARTS if part != "torchkm" or importlib.util.find_spec("torchkm")]
-    for part in parts:
+    for part in options.parts or PARTS:
         for job in PARTS[part][1]:
             if options.only in job:
                 subprocess.run([sys.executable, "-m", "benchmarks.select", part, "--job", job], env=quiet, check=True)

@@ -1,4 +1,4 @@
-"""What factories make, by their formulas in NumPy, float64: kernels, losses and maps."""
+"""What factories make, by their formulas in NumPy, float64: kernels and maps."""
 
 from __future__ import annotations
 
@@ -42,19 +42,6 @@ BLOCKS: dict[str, Callable] = {
 }
 
 
-def smooth_hinge(f: np.ndarray, y: np.ndarray, width: float) -> np.ndarray:
-    """The integral of the clipped slope."""
-    slack = np.maximum(1 - y * f, 0)
-    return np.where(slack < width, slack**2 / (2 * width), slack - width / 2)
-
-
-LOSSES: dict[str, Callable] = {
-    "losses.smooth_hinge": smooth_hinge,
-    "losses.eps_insensitive": lambda f, y, eps: np.maximum(np.abs(f - y) - eps, 0),
-    "losses.pinball": lambda f, y, tau: np.where(f < y, tau * (y - f), (1 - tau) * (f - y)),
-}
-
-
 def judge(case: Case, name: str, arguments: dict[str, Any], made: Any, result: list[np.ndarray]) -> None:
     """Compare what a factory made with its formula, where there is one for these arguments."""
     kernel = arguments.get("kernel")
@@ -86,10 +73,6 @@ def formula(name: str, given: dict[str, Any], made: Any) -> list[Any] | None:
     """The arrays that the use of a factory returns; None: there is no formula."""
     if name in BLOCKS and all(isinstance(v, float) or k in ("inner", "a", "b") for k, v in given.items()):
         return [BLOCKS[name](X, X[:4], **given), np.diag(BLOCKS[name](X, X, **given))]
-    if name in LOSSES:
-        f = np.linspace(-2, 2, 5)
-        y = np.array([1, -1, 1, 1, -1]) if made.labels else np.linspace(-1, 1, 5)
-        return [LOSSES[name](f, y, **given)]
     if name == "projections.ball":
         return [np.ones(3) * min(1, given["radius"] / 3**0.5)]
     if name in ("lam_from_C", "C_from_lam"):
