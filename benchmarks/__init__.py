@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m benchmarks.core`; results are written to benchmarks/results/."""
+"""Benchmarks: `papers`, `speed` and `trust`, such as `python -m benchmarks.papers.core`; results are in benchmarks/results/."""

@@ -1,9 +1,9 @@
-"""A share of `python -m benchmarks.composition`: solvers inside JAX's transformations."""
+"""A share of `python -m benchmarks.trust.composition`: solvers inside JAX's transformations."""
 
 import jax
 import pytest
 
-from benchmarks import composition
+from benchmarks.trust import composition
 
 SHARE = (
     "pegasos(0.1)",

@@ -1,5 +1,5 @@
-"""The command `python -m benchmarks.mutants`: the changes it makes, and what it says of those that
-no test notices."""
+"""The command `python -m benchmarks.trust.mutants`: the changes it makes, and what it says of those
+that no test notices."""
 
 import ast
 import json
@@ -13,10 +13,10 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.append(str(ROOT))
 changes = pytest.importorskip(
-    "benchmarks.mutants.changes", reason="the folder benchmarks is not here"
+    "benchmarks.trust.mutants.changes", reason="the folder benchmarks is not here"
 )
-campaign = pytest.importorskip("benchmarks.mutants.campaign")
-imports = pytest.importorskip("benchmarks.mutants.imports")
+campaign = pytest.importorskip("benchmarks.trust.mutants.campaign")
+imports = pytest.importorskip("benchmarks.trust.mutants.imports")
 
 TOY = '''
 def clip(value: "float | int", low: int = 3) -> "int":
@@ -137,7 +137,7 @@ def test_the_command_runs_changes_and_goes_on(tmp_path):
     start = [
         sys.executable,
         "-m",
-        "benchmarks.mutants",
+        "benchmarks.trust.mutants",
         "--part",
         "schedules.py",
         "--count",

@@ -1,5 +1,5 @@
-"""A share of the campaign `python -m benchmarks.robustness`: hostile input of every kind, judged by
-independent oracles."""
+"""A share of the campaign `python -m benchmarks.trust.robustness`: hostile input of every kind,
+judged by independent oracles."""
 
 import collections
 import json
@@ -12,11 +12,11 @@ import pytest
 
 sys.path.append(str(pathlib.Path(__file__).parents[1]))
 campaign = pytest.importorskip(
-    "benchmarks.robustness.campaign", reason="the folder benchmarks is not here"
+    "benchmarks.trust.robustness.campaign", reason="the folder benchmarks is not here"
 )
-cases = pytest.importorskip("benchmarks.robustness.cases")
-answers = pytest.importorskip("benchmarks.robustness.answers")
-faults = pytest.importorskip("benchmarks.robustness.faults")
+cases = pytest.importorskip("benchmarks.trust.robustness.cases")
+answers = pytest.importorskip("benchmarks.trust.robustness.answers")
+faults = pytest.importorskip("benchmarks.trust.robustness.faults")
 
 # part -> (first seed, cases): two SIGKILLs and one SIGINT among them; the fuzzed ones are those of
 # `files`
@@ -204,7 +204,7 @@ def test_a_package_that_refuses_what_is_right_gets_bad_verdicts(tmp_path, monkey
 
     fit, loops, package = (
         jaxsvm.fit,
-        campaign.importlib.import_module("benchmarks.robustness.loops"),
+        campaign.importlib.import_module("benchmarks.trust.robustness.loops"),
         cases.PACKAGE,
     )
 
@@ -284,6 +284,6 @@ def test_a_whole_campaign_is_large_enough():
     assert len(fuzzed) == 3 and min(fuzzed) >= 3000
     assert sum(counts.values()) - sum(fuzzed) - counts["kills"] - counts["interrupts"] >= 10_000
     assert counts["kills"] >= 200 and counts["interrupts"] >= 20
-    from benchmarks.robustness import kills
+    from benchmarks.trust.robustness import kills
 
     assert len(kills.kinds()) >= 10 and len(kills.calls()) == 2

@@ -4,7 +4,7 @@ reasons."""
 import pytest
 
 suites = pytest.importorskip(
-    "benchmarks.sklearn_suites", reason="the folder benchmarks is not here"
+    "benchmarks.trust.sklearn_suites", reason="the folder benchmarks is not here"
 )
 
 

@@ -7,8 +7,8 @@ import pytest
 from compiling import as_users
 from jax import lax
 
-device = pytest.importorskip("benchmarks.device", reason="the folder benchmarks is not here")
-lowering = pytest.importorskip("benchmarks.lowering")
+device = pytest.importorskip("benchmarks.speed.device", reason="the folder benchmarks is not here")
+lowering = pytest.importorskip("benchmarks.speed.lowering")
 
 
 @pytest.mark.long

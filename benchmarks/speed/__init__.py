@@ -1,0 +1,1 @@
+"""Seconds beside other packages, first answers, and what programs hold."""

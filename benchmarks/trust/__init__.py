@@ -1,0 +1,1 @@
+"""Mutants, faults, hostile input, long runs, and other programs' tests."""
