@@ -31,7 +31,6 @@ COUNTS = {  # part -> cases of a whole campaign
 }
 MODULES = {  # the module and function of parts that have other names than theirs
     "data": ("rows", "run"),
-    "files": ("files", "damaged"),
     "interrupts": ("kills", "interrupt"),
 }
 FUZZED = ("damaged", "libsvm", "liblinear")

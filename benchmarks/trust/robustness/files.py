@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -118,3 +120,26 @@ def limited(case: Case, text: str, fn: Callable, *args: Any, **kwargs: Any) -> A
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         case.expect(most <= MOST, f"reading a small file took {most / 2**20:.0f} MiB of memory")
+
+
+def repacked(case: Case) -> None:
+    """A file whose members were packed anew, in another order, is the same."""
+    name = case.one(list(trees()))
+    tree, text = whole(case, name)
+    with zipfile.ZipFile(io.BytesIO(text)) as file:
+        parts = [(member, file.read(member)) for member in file.namelist()]
+    case.random.shuffle(parts)
+    path = case.folder / "model.npz"
+    with zipfile.ZipFile(path, "w", case.one((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as file:
+        for part in parts:
+            file.writestr(*part)
+    case.twin = lambda: intact(case, text, tree)
+    found = case.attempt(f"models.load({name} packed anew)", models.load, path)
+    case.judged = True
+    if not same_leaves(found, tree):
+        raise Different("a file that is as it was written was loaded as something else")
+
+
+def run(case: Case) -> None:
+    """One case of the part."""
+    case.one((damaged,) * 5 + (repacked,) * 2)(case)

@@ -78,8 +78,6 @@ def formula(name: str, given: dict[str, Any], made: Any) -> list[Any] | None:
     if name in ("lam_from_C", "C_from_lam"):
         first, n = given.values()
         return [1 / (first * n)]
-    if name == "average_iterates":
-        return [np.ones(3)]
     if name.startswith(("features.fourier", "features.orthogonal")):
         angle = X @ np.asarray(made.frequencies, np.float64)
         if made.shift is None:
