@@ -49,7 +49,7 @@ def ours(n: int, C: float, tol: float) -> dict:
     kernel = jaxsvm.kernels.rbf(gamma=GAMMA["covtype"])
     began = time.perf_counter()
     data = jaxsvm.dataset(x, y)
-    solver = jaxsvm.decomposition(float(C), kernel, tol=tol, memory=2**31)
+    solver = jaxsvm.decomposition(float(C), kernel, tol=tol, memory=2**31 - 1)
     run = jaxsvm.fit(solver, data, jax.random.key(0), tol=tol, every=1, progress=True)
     jax.block_until_ready(run.model)
     found = {"seconds": time.perf_counter() - began, "resident_GB": common.resident(), "updates": int(run.info.support.shape[0])}
