@@ -23,9 +23,10 @@ from .wrappers.multiclass import one_vs_rest
 from .wrappers.problems import stack_models
 
 NAMES = ("newton", "augmented_lagrangian", "interior_point", "dual_descent", "sdca")
-# Thresholds by `benchmarks.crossings`. The load is C |x|^2 (10 + m) (1 + 4/m) / (d + d^3/(16 n)), a
-# mean over rows; m is d, or of sparse rows the numbers that are not 0: passes of dual_descent,
-# which grow with C |x|^2 and where rows share few columns, over steps with a factorisation.
+# Thresholds by `benchmarks.speed.crossings`. The load is a mean over rows,
+# C |x|^2 (10 + m) (1 + 4/m) / (d + d^3/(16 n)); m is d, or of sparse rows the numbers that are not
+# 0: passes of dual_descent, which grow with C |x|^2 and where rows share few columns, over steps
+# with a factorisation.
 RATIO = 3  # rows over columns, below which dual_descent is fastest
 MOST_COLUMNS = 512  # of rows for which steps with a factorisation are cheap, if no load is known
 LOADS = 0.8, 1024.0  # up to which dual_descent is fastest, and augmented_lagrangian
