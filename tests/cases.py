@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
-import scipy.optimize
+import oracles
+from oracles import formula
 from oracles import gaussian as gaussian
-from sklearn.svm import SVC, SVR, LinearSVC
+from sklearn.svm import LinearSVC
 
 import jaxsvm
 from jaxsvm import Loss, Sampler, Solver, budget, features, kernels, losses, samplers
@@ -353,26 +356,8 @@ def rows(kind: str, targets: str = "labels") -> Rows:
 
 # Optima by other programs and other formulas, in float64.
 
-_FORMULAS = {  # value and slope in the score
-    repr(SMOOTH): (
-        lambda f, y: np.where(1 - y * f < 0.5, np.maximum(1 - y * f, 0) ** 2, 1 - y * f - 0.25),
-        lambda f, y: -y * np.clip(2 * (1 - y * f), 0, 1),
-    ),
-    repr(losses.hinge): (lambda f, y: np.maximum(1 - y * f, 0), None),
-    repr(losses.squared_hinge): (
-        lambda f, y: np.maximum(1 - y * f, 0) ** 2,
-        lambda f, y: -2 * y * np.maximum(1 - y * f, 0),
-    ),
-    repr(losses.logistic): (
-        lambda f, y: np.logaddexp(0, -y * f),
-        lambda f, y: -y / (1 + np.exp(y * f)),
-    ),
-    repr(losses.squared): (lambda f, y: (f - y) ** 2 / 2, lambda f, y: f - y),
-    repr(TUBE): (lambda f, y: np.maximum(np.abs(f - y) - 0.1, 0), None),
-}
 
-
-class Optimum(NamedTuple):
+class Minimum(NamedTuple):
     """The minimum of lam/2 |w|^2 + mean loss, and the two parts of it."""
 
     value: float
@@ -382,62 +367,29 @@ class Optimum(NamedTuple):
 
 def mean_loss(loss: Loss, score: np.ndarray, data: Rows) -> float:
     """The weighted mean loss, by the formulas of this file."""
-    return float(np.average(_FORMULAS[repr(loss)][0](score, data.y), weights=data.weight))
+    return float(np.average(formula(loss)[0](score, data.y), weights=data.weight))
 
 
 @functools.cache
-def optimum(kind: str, targets: str, lam: float, loss: Loss, bias: str, kernel: bool) -> Optimum:
+def optimum(kind: str, targets: str, lam: float, loss: Loss, bias: str, kernel: bool) -> Minimum:
     """The minimum on a data set, weights written out as copies."""
     data = rows(kind, targets).copied()
     if targets == "grades":
         return _pairs(data, lam, loss)
-    x, y, n = data.x, data.y, len(data.y)
-    C = 1 / (lam * n)
     hinge = loss is losses.hinge
-    if kernel and hinge and bias == "none":
-        f, square = _box(gaussian(x, x), y, C)
-    elif kernel and bias == "free":
-        gram = gaussian(x, x)
-        made = (
-            SVC(kernel="precomputed", C=C, tol=1e-9)
-            if hinge
-            else SVR(kernel="precomputed", C=C, tol=1e-9, epsilon=0.1)
-        )
-        assert hinge or loss is TUBE
-        made.fit(gram, y)
-        f = gram[:, made.support_] @ made.dual_coef_[0]
-        f, square = f + made.intercept_[0], float(made.dual_coef_[0] @ f[made.support_])
-    elif kernel:  # squares of the loss: a smooth problem in the features that the matrix has
-        assert loss is losses.squared_hinge
-        value, vector = np.linalg.eigh(gaussian(x, x))
-        f, square = _smooth(vector * np.sqrt(np.maximum(value, 0)), y, lam, loss)
-    elif hinge and bias == "free":
-        made = SVC(kernel="linear", C=C, tol=1e-10).fit(x, y)
-        f, square = made.decision_function(x), float((made.coef_**2).sum())
-    elif loss is TUBE and bias == "free":
-        made = SVR(kernel="linear", C=C, tol=1e-10, epsilon=0.1).fit(x, y)
-        f, square = made.predict(x), float((made.coef_**2).sum())
-    elif hinge:  # intercept_scaling 1: a constant feature 1
-        made = LinearSVC(
-            loss="hinge",
-            dual=True,
-            fit_intercept=bias == "feature",
-            C=C,
-            tol=1e-10,
-            max_iter=10**6,
-            random_state=0,
-        ).fit(x, y)
-        f, square = (
-            made.decision_function(x),
-            float(np.sum(made.coef_**2) + np.sum(made.intercept_**2)),
+    if kernel:
+        peer = (
+            oracles.libsvm if bias == "free" else oracles.ascent if hinge else oracles.in_features
         )
     else:
-        f, square = _smooth(x, y, lam, loss, bias)
-    risk = mean_loss(loss, f, data)
-    return Optimum(lam / 2 * square + risk, square**0.5, risk)
+        peer = oracles.liblinear if hinge or loss is TUBE else oracles.minimum
+    C = 1 / (lam * len(data.y))
+    found = peer(data.x, data.y, SimpleNamespace(C=C, loss=loss, bias=bias, kernel=RBF))
+    risk = mean_loss(loss, found.f(data.x), data)
+    return Minimum(lam / 2 * found.square + risk, found.square**0.5, risk)
 
 
-def _pairs(data: Rows, lam: float, loss: JointLoss) -> Optimum:
+def _pairs(data: Rows, lam: float, loss: JointLoss) -> Minimum:
     """The minimum over the differences of all pairs; LIBLINEAR takes half of them turned round, as
     it needs two classes."""
     i, j = np.nonzero((data.y[:, None] > data.y) & (data.query[:, None] == data.query))
@@ -454,35 +406,98 @@ def _pairs(data: Rows, lam: float, loss: JointLoss) -> Optimum:
     ).fit(sign[:, None] * z, sign)
     w = made.coef_[0]
     risk = float((np.maximum(1 - z @ w, 0) ** (2 if squared else 1)).mean())
-    return Optimum(lam / 2 * w @ w + risk, float(w @ w) ** 0.5, risk)
+    return Minimum(lam / 2 * w @ w + risk, float(w @ w) ** 0.5, risk)
 
 
-def _smooth(
-    x: np.ndarray, y: np.ndarray, lam: float, loss: Loss, bias: str = "none"
-) -> tuple[np.ndarray, float]:
-    """The optimum of a loss that has a slope everywhere: scores and |w|^2."""
-    assert bias in ("none", "free")
-    value, slope = _FORMULAS[repr(loss)]
-    x = x if bias == "none" else np.c_[x, np.ones(len(x))]
-    ridge = np.full(x.shape[1], lam)
-    ridge[-1] = 0 if bias == "free" else lam
-    fun = lambda w: w @ (ridge * w) / 2 + value(x @ w, y).mean()
-    grad = lambda w: ridge * w + slope(x @ w, y) @ x / len(y)
-    w = scipy.optimize.minimize(
-        fun, np.zeros(x.shape[1]), jac=grad, method="BFGS", options={"gtol": 1e-10}
-    ).x
-    return x @ w, float(w @ (ridge * w)) / lam
+# The table of optima: a line for each solver and problem.
 
 
-def _box(gram: np.ndarray, y: np.ndarray, C: float) -> tuple[np.ndarray, float]:
-    """The hinge's optimum without bias by coordinate ascent, certified by its own duality gap:
-    scores and |w|^2."""
-    alpha = np.zeros(len(y))
-    for _ in range(3000):
-        for i in range(len(y)):
-            alpha[i] = np.clip(alpha[i] + (1 - y[i] * (gram[i] @ (alpha * y))) / gram[i, i], 0, C)
-    f = gram @ (alpha * y)
-    square = float(alpha * y @ f)
-    gap = square + C * np.maximum(1 - y * f, 0).sum() - alpha.sum()
-    assert gap <= 1e-9 * C * len(y)
-    return f, square
+class Optimum(NamedTuple):
+    """A solver whose optimum another program knows, by `oracles`."""
+
+    solver: Solver
+    reference: Callable  # (x, y, solver) -> the function at the optimum
+    atol: float  # of values at new rows, in float64
+    kinds: str = ""  # what else is asked: sparse, float32, certificate, several, grad, resumed
+    targets: str = "labels"  # or "real", "classes"
+    options: dict = {}  # of `fit`
+    excess: float = 2e-6  # of the objective in float32, relatively
+
+
+@functools.cache
+def wide_rows(targets: str) -> Rows:
+    """60 rows of 4 columns and whole weights, with wild rows of weight 0."""
+    random = np.random.default_rng(5)
+    x = random.normal(size=(60, 4)) * [1.0, 0.5, 2.0, 1.0]
+    y = x @ [1.0, -1.0, 0.5, 0.0] + 0.7 * random.normal(size=60) + 0.4
+    weight = random.integers(0, 4, 60).astype(float)
+    kinds = {"labels": np.sign(y), "real": y, "classes": np.digitize(y, [-0.8, 1.5]) * 1.0}
+    y, wild = kinds[targets], weight == 0
+    x[wild], y[wild] = 30 * x[wild], y[wild][::-1]
+    return Rows(x, y, weight)
+
+
+LOSSES = {
+    "hinge": losses.hinge,
+    "squared_hinge": losses.squared_hinge,
+    "smooth_hinge": SMOOTH,
+    "logistic": losses.logistic,
+    "squared": losses.squared,
+    "eps_insensitive": losses.eps_insensitive(0.3),
+    "squared_eps_insensitive": losses.squared_eps_insensitive(0.3),
+}
+QUADRATIC = [name for name in LOSSES if name != "logistic"]
+CURVED = [name for name in LOSSES if name not in ("hinge", "eps_insensitive")]
+
+
+def linear(make: Callable, names: list, biases: str, atol: float, kinds: str = "", **more) -> list:
+    """A line for each loss and bias of a linear solver; the first bias is asked `kinds`."""
+    of = {"hinge": oracles.liblinear, "eps_insensitive": oracles.liblinear}
+    of |= {"squared_hinge": oracles.liblinear, "squared_eps_insensitive": oracles.liblinear}
+    lines = []
+    for name in names:
+        for bias in biases.split():
+            reference = of.get(name, oracles.minimum)
+            if name.startswith("squared_") and bias == "free":
+                reference = oracles.minimum
+            kind = "real" if not LOSSES[name].labels else "labels"
+            solver = make(loss=LOSSES[name], bias=bias)
+            lines.append(Optimum(solver, reference, atol, kinds, kind, **more))
+    return lines
+
+
+def classes(inner: Solver, reference: Callable, atol: float, **more) -> list:
+    """The classes one by one, and in pairs."""
+    wrap = {jaxsvm.one_vs_rest: oracles.one_vs_rest, jaxsvm.one_vs_one: oracles.one_vs_one}
+    return [
+        Optimum(make(inner, classes=3), of(reference), atol, targets="classes", **more)
+        for make, of in wrap.items()
+    ]
+
+
+def kernel_lines(make: Callable, atol: float, kinds: str, **more) -> list:
+    """Hinge and tube with a bias, and the losses without one."""
+    free, none = (functools.partial(make, bias=bias) for bias in ("free", "none"))
+    tube, squared = LOSSES["eps_insensitive"], losses.squared_hinge
+    return [
+        Optimum(free(loss=losses.hinge), oracles.libsvm, atol, kinds, **more),
+        Optimum(free(loss=tube), oracles.libsvm, atol, kinds, "real", **more),
+        Optimum(free(loss=squared), oracles.in_features, atol, **more),
+        Optimum(none(loss=losses.hinge), oracles.ascent, atol, **more),
+        Optimum(none(loss=squared), oracles.in_features, atol, **more),
+    ]
+
+
+bind = functools.partial
+COST, LAMBDA = 2.0, 0.02
+MANY, BLOCKS_OF_16 = {"steps": 20_000, "tol": 1e-10}, samplers.epochs(16)
+EVERYTHING = "sparse float32 certificate several grad resumed"
+LINEAR = bind(jaxsvm.newton, LAMBDA, tol=1e-20)
+ON_RBF = {"kernel": kernels.rbf(1.2), "tol": 1e-8}
+OPTIMA = [
+    *linear(LINEAR, CURVED, "none feature free", 1e-6, EVERYTHING),
+    *linear(bind(LINEAR, system="cg"), CURVED, "none feature free", 1e-6, "sparse float32"),
+    *linear(bind(LINEAR, system="eigen"), CURVED, "none feature free", 1e-6, "float32"),
+    Optimum(LINEAR(loss=losses.logistic, bias="free"), oracles.logistic, 1e-6),
+    *classes(LINEAR(bias="feature"), oracles.liblinear, 1e-5),
+]

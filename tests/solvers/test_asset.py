@@ -475,19 +475,6 @@ def test_the_excess_falls_at_least_like_one_over_the_root_of_the_steps():
 # errors
 
 
-@pytest.mark.parametrize("factory", [jaxsvm.asset, jaxsvm.asset_star])
-def test_a_wrong_lam_is_refused(factory):
-    for lam in (0.0, np.nan):
-        with pytest.raises(ValueError, match="finite number above 0"):
-            factory(lam)
-
-
-@pytest.mark.parametrize("bias", ["feature", "yes", None])
-def test_a_wrong_bias_is_refused(bias):
-    with pytest.raises(ValueError, match="bias must be one of 'free', 'none'"):
-        jaxsvm.asset(0.1, bias=bias)
-
-
 @pytest.mark.parametrize(
     "targets, loss",
     [([0.05, -0.05, 0.02, 0], losses.eps_insensitive(0.1)), ([0, 0, 0, 0], losses.squared)],
@@ -500,13 +487,6 @@ def test_targets_that_nothing_is_to_be_learnt_from_give_the_model_0(targets, los
         jaxsvm.asset(0.1, loss=loss, bias=bias), data, jax.random.key(0), steps=10
     ).model
     assert float(model.w[0]) == float(model.b) == 0
-
-
-@pytest.mark.parametrize("average_from", [-1, 2.5, True])
-@pytest.mark.parametrize("factory", [jaxsvm.asset, jaxsvm.asset_star])
-def test_a_start_of_the_average_that_is_no_step_is_refused(factory, average_from):
-    with pytest.raises(ValueError, match="average_from must be a whole number"):
-        factory(0.1, average_from=average_from)
 
 
 @pytest.mark.long

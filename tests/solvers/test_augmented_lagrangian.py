@@ -254,14 +254,3 @@ def test_linear_svc_takes_it_on_many_rows_unless_c_and_the_rows_are_large():
         OurLinearSVC(loss="hinge", max_iter=5).fit(x, y)
     hard = OurLinearSVC(loss="hinge", C=1e6).fit(x * np.float32([1, 1, 1, 1, 300]), y)  # no warning
     assert hard.solver_ == "interior_point" and hard.fit_.converged
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="up to 1000 columns, got 1001: take dual_descent"):
-        fit(jaxsvm.augmented_lagrangian(C), dataset(np.ones((4, 1001)), np.array([1, -1, 1, -1.0])))
-    with pytest.raises(ValueError, match="is not quadratic: take newton, ocas, sdca, or a loss"):
-        jaxsvm.augmented_lagrangian(C, loss=losses.logistic)
-    with pytest.raises(ValueError, match="rounds must be a whole number from 1 to 100000, got 0"):
-        jaxsvm.augmented_lagrangian(C, rounds=0)
-    with pytest.raises(ValueError, match="bias"):
-        jaxsvm.augmented_lagrangian(C, bias="free")

@@ -150,14 +150,3 @@ def test_rows_added_before_are_preferred():
     assert taken(tied) == [0] and taken(tied, 3) == [3] and taken(tied, 4, 2) == [2]
     worst = jnp.array([-0.5, -0.5, -0.1, -0.5, 0.1])  # margins -0.5 at 0, 1 and 3
     assert taken(worst) == [0] and taken(worst, 2, 4) == [0] and taken(worst, 3, 4) == [3]
-
-
-@pytest.mark.parametrize("margin", [-0.1, np.nan, np.inf])
-def test_a_margin_is_a_number_of_at_least_0(margin):
-    with pytest.raises(ValueError, match="margin must be a finite number of at least 0, got"):
-        jaxsvm.fit(
-            jaxsvm.batch_perceptron(margin, kernels.linear()),
-            dataset(dtype=np.float32),
-            KEY,
-            steps=1,
-        )

@@ -227,18 +227,3 @@ def test_the_start_of_another_number():
         state, _ = solver.update(state, take(data, index))
     exact = LinearSVC(loss="hinge", C=0.01, tol=1e-8, max_iter=10**6).fit(X, Y)
     np.testing.assert_allclose(state.w, exact.coef_[0], atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    "options, sentence",
-    [
-        ({"C": -1.0}, "C must"),
-        ({"loss": losses.logistic}, "logistic"),
-        ({"bias": "free"}, "bias"),
-        ({"rounds": 0}, "rounds"),
-        ({"rounds": 1.5}, "rounds"),
-    ],
-)
-def test_bad_arguments(options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        jaxsvm.block_descent(**{"C": 1.0} | options)

@@ -148,16 +148,3 @@ def test_real_targets_and_a_regularised_bias(x64):
     best = LinearSVR(fit_intercept=True, intercept_scaling=1, **options).fit(x, y)
     np.testing.assert_allclose(run.model(x), best.predict(x), rtol=1e-4, atol=1e-4)
     assert run.model.bias == "feature"
-
-
-def test_bad_input_gets_a_sentence():
-    with pytest.raises(ValueError, match="blocks"):
-        jaxsvm.cocoa(C, blocks=0)
-    with pytest.raises(ValueError, match="visit"):
-        jaxsvm.cocoa(C, blocks=2, visit=0)
-    with pytest.raises(ValueError, match="C must be"):
-        jaxsvm.cocoa(-1.0, blocks=2)
-    with pytest.raises(ValueError, match="bias"):
-        jaxsvm.cocoa(C, blocks=2, bias="free")
-    with pytest.raises(TypeError, match="blocks"):
-        jaxsvm.cocoa(C)

@@ -11,7 +11,7 @@ import scipy.sparse
 from sklearn.svm import SVC
 
 import jaxsvm
-from jaxsvm import cpsp, features, kernels, losses, objectives
+from jaxsvm import cpsp, features, kernels, objectives
 from jaxsvm.solvers.planes.cpsp import _fixed_point
 
 KEY = jax.random.key(0)
@@ -134,16 +134,3 @@ def test_the_fixed_point_is_a_maximum(x64):
     grid = np.linspace(-1, 2, 300_001)
     best = grid[np.argmax(gaussian(grid[:, None], rows) @ e)]
     np.testing.assert_allclose(b, best, atol=2e-4)
-
-
-def test_bad_input_is_refused():
-    for options, sentence in (
-        ({"points": 0}, "points must be a whole number of at least 1, got 0"),
-        ({"points": 3, "planes": 1}, "planes must be a whole number of at least 2, got 1"),
-        ({"points": 3, "bias": "feature"}, "bias must be one of 'none', 'free', got 'feature'"),
-        ({"points": 3, "loss": losses.crammer_singer}, "needs a score of each class"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            cpsp(LAM, RBF, **options)
-    with pytest.raises(ValueError, match="precomputed kernel has no values"):
-        cpsp(LAM, kernels.precomputed(), points=3)

@@ -283,15 +283,3 @@ def test_derivatives_in_the_rows_are_differences_of_solutions(x64):
     slope = jax.jvp(at, (0.0,), (1.0,))[1]
     differences = (at(1e-5) - at(-1e-5)) / 2e-5
     np.testing.assert_allclose(slope, differences, rtol=1e-4, atol=1e-6)
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="the dual of logistic"):
-        jaxsvm.dual_descent(1.0, loss=losses.logistic)
-    with pytest.raises(ValueError, match="bias must be one of 'feature', 'none'"):
-        jaxsvm.dual_descent(1.0, bias="free")
-    with pytest.raises(ValueError, match="rounds must be"):
-        jaxsvm.dual_descent(1.0, rounds=0)
-    for name in ("C", "tol"):
-        with pytest.raises(ValueError, match=f"{name} must be"):
-            jaxsvm.dual_descent(**{"C": 1.0} | {name: 0.0})

@@ -459,30 +459,12 @@ def test_known_optima_from_rows_in_float32(name):
 # what is refused
 
 
-def test_what_is_refused():
+def test_rows_of_one_class():
     data = dataset(dtype=np.float32)
     one_class = data._replace(y=jnp.ones_like(data.y))
-    one_left = data._replace(weight=jnp.where(data.y > 0, data.weight, 0))
-    for rows in (one_class, one_left):
-        with pytest.raises(
-            ValueError, match="all rows have the label 1: a free bias needs rows of both classes"
-        ):
-            fit(jaxsvm.interior_point(C, bias="free"), rows)
     assert fit(jaxsvm.interior_point(C), one_class).converged
-    inside = jax.jit(
-        lambda data: fit(jaxsvm.interior_point(C, bias="free"), data, steps=1).model.w
-    )(one_class)
-    assert np.all(np.isfinite(inside))  # where the labels are not known
-    with pytest.raises(ValueError, match="up to 1000 columns, got 1001: take dual_descent"):
-        fit(jaxsvm.interior_point(C), dataset(np.ones((4, 1001)), np.array([1, -1, 1, -1.0])))
-    with pytest.raises(ValueError, match="is not quadratic: take newton, ocas, sdca, or a loss"):
-        jaxsvm.interior_point(C, loss=losses.logistic)
-    with pytest.raises(ValueError, match="rounds must be a whole number from 1 to 100000, got 0"):
-        jaxsvm.interior_point(C, rounds=0)
-    with pytest.raises(ValueError, match="tol"):
-        jaxsvm.interior_point(C, tol=-1.0)
-    with pytest.raises(ValueError, match="bias"):
-        jaxsvm.interior_point(C, bias="both")
+    free = jax.jit(lambda data: fit(jaxsvm.interior_point(C, bias="free"), data, steps=1).model.w)
+    assert np.all(np.isfinite(free(one_class)))  # where the labels are not known
 
 
 def test_a_free_bias_that_no_coefficient_decides_is_the_midpoint(x64):

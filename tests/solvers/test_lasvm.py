@@ -500,38 +500,6 @@ def test_rows_of_one_class_have_no_support_vectors(x64):
     assert np.all(coef == 0) and float(run.model.b) == 1
 
 
-@pytest.mark.parametrize(
-    ("sentence", "make_it"),
-    [
-        ("C must be a finite number above 0, got -1", lambda: make(C=-1.0)),
-        ("bias must be one of 'free', 'none', got 'feature'", lambda: make(bias="feature")),
-        ("the dual of logistic.* is not quadratic", lambda: make(loss=losses.logistic)),
-        ("passes must be a whole number of at least 1, got 0", lambda: make(passes=0)),
-        ("passes must be a whole number.*, got True", lambda: make(passes=True)),
-        ("passes must be a whole number.*, got 1.5", lambda: make(passes=1.5)),
-        ("tol must be a finite number above 0, got 0", lambda: make(tol=0.0)),
-        ("memory must be a whole number.*, got 1000000000.0", lambda: make(memory=1e9)),
-        (
-            r"start has shape \(3,\), expected one number for each of the 40 rows",
-            lambda: make(start=jnp.ones(3)),
-        ),
-    ],
-)
-def test_bad_input(sentence, make_it):
-    with pytest.raises(ValueError, match=sentence):
-        make_it().init(KEY, dataset(dtype=np.float32))
-
-
-def test_a_precomputed_matrix_must_be_symmetric():
-    with pytest.raises(ValueError, match="the precomputed matrix is not symmetric"):
-        jaxsvm.fit(
-            make(kernel=kernels.precomputed()),
-            dataset(x=np.triu(K), dtype=np.float32),
-            KEY,
-            steps=1,
-        )
-
-
 @pytest.mark.long
 def test_where_all_rows_might_leave_the_extremes_stay():
     random = np.random.default_rng(0)

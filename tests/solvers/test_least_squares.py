@@ -383,39 +383,6 @@ def test_inside_of_a_transformation_float32_rows_keep_their_digits(bias):
 # what is refused
 
 
-def test_what_is_refused():
-    data = dataset(dtype=np.float32)
-    with pytest.raises(ValueError, match="lam must be a finite number above 0, got 0"):
-        jaxsvm.least_squares(0.0)
-    with pytest.raises(
-        ValueError, match="bias must be one of 'free', 'none', 'feature', got 'both'"
-    ):
-        jaxsvm.least_squares(1.0, bias="both")
-    with pytest.raises(
-        ValueError, match="classes must be a whole number of at least 2, or None, got 1"
-    ):
-        jaxsvm.least_squares(1.0, classes=1)
-    wide = dataset(np.zeros((2, 16_385), np.float32), np.ones(2), None, np.float32)
-    for fit in (
-        lambda: jaxsvm.fit(jaxsvm.least_squares(1.0), wide, KEY),
-        lambda: jaxsvm.ridge_path(wide),
-    ):
-        with pytest.raises(ValueError, match="up to 16384 columns, got 16385: take newton"):
-            fit()
-    with pytest.raises(ValueError, match="lam must hold finite numbers above 0, got -1"):
-        jaxsvm.ridge_path(data, lam=[1.0, -1.0])
-    with pytest.raises(ValueError, match=r"lam must be a vector of numbers, got shape \(\)"):
-        jaxsvm.ridge_path(data, lam=1.0)
-    with pytest.raises(TypeError, match="data must be a Batch"):
-        jaxsvm.ridge_path(X)
-    with pytest.raises(ValueError, match="bias must be one of"):
-        jaxsvm.ridge_path(data, bias="some")
-    with pytest.raises(ValueError, match=r"y must hold class numbers 0 \.\. 1, got 2"):
-        jaxsvm.ridge_path(dataset(y=NUMBERS, task="multiclass"), classes=2)
-    with pytest.raises(ValueError, match="a row of positive weight, got weights of 0 only"):
-        jaxsvm.ridge_path(data._replace(weight=0 * data.weight))
-
-
 @pytest.mark.parametrize("n", [45_000, 130_000])
 def test_all_rows_are_read_whatever_their_number(n):
     """An update reads 4,096 rows; ten of them, or 20, are not enough."""

@@ -537,33 +537,3 @@ def test_without_differentiation_a_solution_is_given_back():
     np.testing.assert_array_equal(found[0], w)
     assert found[1] == 2
     assert "dot_general" not in str(jax.make_jaxpr(call)(w))
-
-
-# What does not fit
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"lam": 0.0}, "lam must be a finite number above 0"),
-        ({"tol": -1.0}, "tol must be a finite number above 0"),
-        ({"loss": losses.hinge}, "newton needs a loss with a continuous slope, .* got hinge()"),
-        ({"loss": losses.pinball(0.2)}, "newton needs a loss with a continuous slope"),
-        ({"loss": losses.eps_insensitive(0.2)}, "newton needs a loss with a continuous slope"),
-        ({"loss": losses.crammer_singer}, "newton needs a loss with a continuous slope"),
-        ({"bias": "fixed"}, "bias must be one of 'none', 'feature', 'free'"),
-        ({"system": "qr"}, "system must be one of 'cholesky', 'cg', 'eigen'"),
-        ({"rounds": 0}, "rounds must be a whole number"),
-    ],
-)
-def test_what_newton_refuses(options, message):
-    with pytest.raises(ValueError, match=message):
-        newton(**({"lam": 0.1} | options))
-
-
-def test_what_a_solution_refuses():
-    data = dataset(dtype="float32")
-    with pytest.raises(ValueError, match="the slope of hinge"):
-        implicit.linear_solution(jnp.zeros(D), 0.0, data, 1.0, losses.hinge)
-    with pytest.raises(ValueError, match="bias must be one of"):
-        implicit.linear_solution(jnp.zeros(D), 0.0, data, 1.0, losses.squared_hinge, "yes")

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import NuSVC, NuSVR, OneClassSVM
 
 import jaxsvm
-from jaxsvm import kernels, models
+from jaxsvm import kernels
 from jaxsvm.engines.dual_qp import Dual
 from jaxsvm.engines.smo_step import part_pair_step
 from jaxsvm.objectives import nu_problems
@@ -320,10 +320,6 @@ def test_a_start_gives_the_same_optimum(form, x64):
     np.testing.assert_allclose(
         other.model(Z), values(libsvm(form, 0.2).fit(X, target(form)), Z), rtol=1e-5, atol=1e-5
     )
-    with pytest.raises(
-        ValueError, match=r"start has shape \(3,\), expected one number for each of the 40 rows"
-    ):
-        fit(make(form, start=np.zeros(3)), data)
 
 
 @pytest.mark.long
@@ -339,8 +335,6 @@ def test_precomputed_and_sparse_rows(x64):
     np.testing.assert_allclose(
         fit(make("nu_svc"), data).model(Z), theirs.decision_function(Z), rtol=0, atol=1e-6
     )
-    with pytest.raises(ValueError, match="not symmetric"):
-        fit(make("nu_svc", kernel=kernels.precomputed()), dataset("nu_svc", gram + np.triu(gram)))
 
 
 @pytest.mark.parametrize(("coef", "total", "want"), [
@@ -382,13 +376,6 @@ def test_inside_transformations_an_infeasible_nu_gives_nan():
     finite = np.isfinite(jax.vmap(at)(jnp.array([0.2, 0.4, 0.41, 0.9])))
     np.testing.assert_array_equal(finite.all(1), [True, True, False, False])
     np.testing.assert_array_equal(finite.any(1), [True, True, False, False])
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("nu", [0.0, -0.1, 1.5, np.nan])
-def test_nu_outside_of_its_range_is_refused(form, nu):
-    with pytest.raises(ValueError, match="nu must be above 0 and at most 1, got"):
-        make(form, nu)
 
 
 # properties
@@ -485,17 +472,6 @@ def test_the_gap_bounds_the_distance_from_the_optimum_of_any_model(form):
             np.testing.assert_allclose(
                 proof.primal, primal(form, square, f, float(moved.b), weight), rtol=1e-5
             )
-
-
-def test_what_nu_certificate_refuses():
-    data = dataset("nu_svc", dtype=np.float32)
-    model = jaxsvm.fit(make("nu_svc"), data, KEY).model
-    with pytest.raises(ValueError, match="problem must be one of"):
-        jaxsvm.nu_certificate(model, data, 0.2, "svc")
-    with pytest.raises(ValueError, match="nu must be above 0 and at most 1, got 2"):
-        jaxsvm.nu_certificate(model, data, 2.0)
-    with pytest.raises(TypeError, match="Expansion"):
-        jaxsvm.nu_certificate(models.Linear(jnp.ones(D), jnp.zeros(())), data, 0.2)
 
 
 # derivatives

@@ -293,31 +293,3 @@ def test_features_of_drawn_rows_are_cpny(x64):
     np.testing.assert_allclose(run.model(data.x), exact.model(data.x), atol=1e-3)
     one, other = (float(objectives.primal(each.model, data, LAM)) for each in (run, exact))
     np.testing.assert_allclose(one, other, rtol=1e-8)
-
-
-# Bad input
-
-
-def test_bad_input_is_refused():
-    for factory in (ocas, svm_perf):
-        for options, sentence in (
-            ({"planes": 1}, "planes must be a whole number of at least 2, got 1"),
-            ({"bias": "some"}, "bias must be one of 'none', 'feature', 'free', got 'some'"),
-            ({"classes": 3}, "belong together"),
-            ({"loss": losses.crammer_singer}, "belong together"),
-            (
-                {"loss": losses.crammer_singer, "classes": 1},
-                "classes must be a whole number of at least 2",
-            ),
-            (
-                {"loss": losses.crammer_singer, "classes": 3, "bias": "free"},
-                "free bias of several classes",
-            ),
-        ):
-            with pytest.raises(ValueError, match=sentence):
-                factory(LAM, **options)
-        with pytest.raises(ValueError, match="lam must be a finite number above 0"):
-            factory(0.0)
-    for mix, sentence in ((0.0, "above 0, got 0"), (1.5, "mix must be at most 1, got 1.5")):
-        with pytest.raises(ValueError, match=sentence):
-            ocas(LAM, mix=mix)

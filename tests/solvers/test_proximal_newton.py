@@ -395,40 +395,6 @@ def test_select_takes_lam_and_the_share():
     assert chosen.table.folds.shape == (2, 2, 3) and set(chosen.chosen) == {"lam", "ratio"}
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"lam": 0.0}, "lam must be a finite number above 0"),
-        (
-            {"l1_ratio": 1.5},
-            "l1_ratio must be a finite number of at least 0 and at most 1, got 1.5",
-        ),
-        (
-            {"l1_ratio": -0.1},
-            "l1_ratio must be a finite number of at least 0 and at most 1, got -0.1",
-        ),
-        ({"loss": losses.hinge}, "needs a loss with a curvature"),
-        ({"bias": "free"}, "bias must be one of"),
-        ({"system": "cg"}, "system must be one of"),
-        ({"rounds": 0}, "rounds"),
-    ],
-)
-def test_what_it_does_not_take(options, said):
-    with pytest.raises(ValueError, match=said):
-        jaxsvm.proximal_newton(**({"lam": 0.1} | options))
-
-
-def test_certificates_with_an_l1_norm_are_of_linear_models():
-    data = jaxsvm.dataset(X, Y)
-    kernel = fit(jaxsvm.decomposition(1.0, jaxsvm.kernels.rbf(1.0)), tol=1e-3).model
-    linear = fit(jaxsvm.newton(0.1), tol=1e-3).model
-    for model, options in ((kernel, {}), (linear, {"bias": "free"}), (linear, {"passes": 1})):
-        with pytest.raises(ValueError, match="l1_ratio is for linear models"):
-            jaxsvm.certificate(model, data, 0.1, losses.squared_hinge, l1_ratio=1.0, **options)
-    with pytest.raises(ValueError, match="l1_ratio must be a number from 0 to 1"):
-        jaxsvm.certificate(linear, data, 0.1, losses.squared_hinge, l1_ratio=2.0)
-
-
 def primal(machine, x, y, C, weight=1.0):
     """|w|_1 + |b| + C sum of squared hinges, of two classes."""
     coef, b = machine.coef_[0], float(machine.intercept_[0])

@@ -570,56 +570,9 @@ def test_the_radius_of_an_optimum_gives_the_same_optimum(lam, x64):
 # bad input
 
 
-@pytest.mark.parametrize("nu", [-1e-3, np.nan, np.inf])
-def test_nu_is_a_number_of_at_least_0(nu):
-    with pytest.raises(ValueError, match="nu must be a finite number of at least 0, got"):
-        jaxsvm.fit(make(nu), dataset(dtype=np.float32), KEY, steps=1)
-
-
-def test_bad_choices():
-    data = dataset(dtype=np.float32)
-    fit = lambda **choices: jaxsvm.fit(make(**choices), data, KEY, steps=1)
-    for bias in ("feature", "yes", True):
-        with pytest.raises(ValueError, match=f"bias must be one of 'none', 'free', got {bias!r}"):
-            fit(bias=bias)
-    for look in (-1, True, "often"):
-        with pytest.raises(
-            ValueError, match="bound_every must be a whole number of at least 0, or None, got"
-        ):
-            fit(bound_every=look)
-    with pytest.raises((TypeError, ValueError), match="kernel"):
-        fit(kernel=3)
-
-
-@pytest.mark.long
-def test_bad_rows():
-    data, one = (
-        dataset(dtype=np.float32),
-        dataset(dtype=np.float32)._replace(y=jnp.ones(N, jnp.float32)),
-    )
-    with pytest.raises(
-        ValueError,
-        match="bias='free' needs rows of both classes: with one class the level has no bound",
-    ):
-        jaxsvm.fit(make(bias="free"), one, KEY, steps=1)
-    only = data._replace(weight=jnp.asarray(Y > 0, jnp.float32))  # one class has weight
-    with pytest.raises(ValueError, match="needs rows of both classes"):
-        jaxsvm.fit(make(bias="free"), only, KEY, steps=1)
-    # without a bias it is a problem like any other
+def test_one_class_is_a_problem_like_any_other_without_a_bias():
+    one = dataset(dtype=np.float32)._replace(y=jnp.ones(N, jnp.float32))
     assert jaxsvm.fit(make(), one, KEY, steps=N).finite
-    ones = lambda x, z: jnp.ones((x.shape[0], z.shape[0]), jnp.float32)
-    for kernel, words in (
-        (lambda x, z: -ones(x, z), r"positive semi-definite, got k\(x, x\) = -1 for row"),
-        (lambda x, z: 0 * ones(x, z), "nor 0 for all rows, got 0 to 0: scale the rows"),
-        (lambda x, z: x @ z.T - 1, r"positive semi-definite, got k\(x, x\) = -"),  # of some rows
-    ):
-        with pytest.raises(ValueError, match=words):
-            jaxsvm.fit(make(kernel=kernel), data, KEY, steps=1)
-    with pytest.raises(ValueError, match="must not be negative nor 0 for all rows, got 0 to 0"):
-        jaxsvm.fit(make(kernel=kernels.linear()), data._replace(x=0 * data.x), KEY, steps=1)
-    crooked = np.float32(K) + np.float32(np.triu(np.ones((N, N)), 1) * 0.1)
-    with pytest.raises(ValueError, match="not symmetric"):
-        jaxsvm.fit(make(kernel=kernels.precomputed()), jaxsvm.dataset(crooked, Y), KEY, steps=1)
 
 
 @pytest.mark.long
@@ -647,12 +600,6 @@ def test_what_a_lam_is_worked_out_from():
             for kernel in (plain, kernels.linear())
         ]
     assert same[0] == pytest.approx(same[1], rel=1e-12)
-    with pytest.raises(
-        ValueError, match=f"p has shape .1,., expected one share for each of the {N} rows"
-    ):
-        objectives.lam_from_nu(0.1, np.ones(1), dataset(), RBF)
-    with pytest.raises(ValueError, match="p is 0 for all rows"):
-        objectives.lam_from_nu(0.1, np.zeros(N), dataset(), RBF)
 
 
 @pytest.mark.parametrize("bias", ["none", "free"])

@@ -201,18 +201,6 @@ def test_the_scale_of_the_rows_is_that_of_the_problem(x64):
     np.testing.assert_allclose(1000 * np.asarray(other.model.w), one.model.w, rtol=1e-8)
 
 
-@pytest.mark.parametrize(("choices", "sentence"), [
-    ({"nu": -1.0}, "nu must be a finite number of at least 0, got -1"),
-    ({"nu": np.nan}, "nu must be a finite number of at least 0, got nan"),
-    ({"nu": 0.1, "horizon": 0.0}, "horizon must be a finite number above 0, got 0"),
-])  # fmt: skip
-def test_bad_numbers(choices, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        jaxsvm.fit(
-            jaxsvm.simba(choices.pop("nu"), **choices), dataset(dtype=np.float32), KEY, steps=1
-        )
-
-
 @pytest.mark.long
 def test_rows_of_sixteen_bits_and_rows_of_zeros():
     """Sums stay in float32; rows without length leave w where it is."""
