@@ -14,6 +14,8 @@ import scipy.optimize
 from sklearn.linear_model import ElasticNet, LogisticRegression
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR, OneClassSVM
 
+from jaxsvm import losses
+
 
 def gaussian(x: Any, z: Any, gamma: float = 0.5) -> np.ndarray:
     """exp(-gamma |x_i - z_j|^2), (n, m) in float64."""
@@ -168,7 +170,7 @@ def logistic(x: np.ndarray, y: np.ndarray, solver: Any) -> Peer:
 def minimum(x: np.ndarray, y: np.ndarray, solver: Any) -> Peer:
     """The minimum of a loss that has a slope everywhere, by SciPy."""
     lam, bias = 1 / (cost(solver, len(y)) * len(y)), solver.bias
-    value, slope, _ = formula(solver.loss)
+    value, slope, _ = formula(getattr(solver, "loss", losses.squared))
     ones = with_ones(x, bias)
     ridge = np.full(ones.shape[1], lam)
     ridge[-1] = 0 if bias == "free" else lam
@@ -195,7 +197,7 @@ def matrix_of(kernel: Any) -> Callable:
 def libsvm(x: np.ndarray, y: np.ndarray, solver: Any) -> Peer:
     """LIBSVM on a matrix in float64: SVC, SVR, and the machines of nu."""
     gram, loss = matrix_of(solver.kernel), getattr(solver, "loss", None)
-    numbers = {key: getattr(solver, key) for key in ("nu", "C") if hasattr(solver, key)}
+    numbers = {key: getattr(solver, key) for key in ("nu", "C") if key in vars(solver)}
     made = {"nu_svc": NuSVC, "nu_svr": NuSVR, "one_class": OneClassSVM}.get(type(solver).__name__)
     made = made or (SVC if loss.labels else functools.partial(SVR, epsilon=loss.eps))
     fitted = made(kernel="precomputed", tol=1e-10, **numbers).fit(gram(x, x), y)
@@ -212,18 +214,32 @@ def in_features(x: np.ndarray, y: np.ndarray, solver: Any) -> Peer:
     return Peer(lambda z: found.f(gram(z, x) @ vector / np.sqrt(value)), found.square)
 
 
-def ascent(x: np.ndarray, y: np.ndarray, solver: Any) -> Peer:
-    """The hinge without a bias by coordinate ascent, certified by its own duality gap."""
-    gram, C = matrix_of(solver.kernel), cost(solver, len(y))
-    matrix, alpha = gram(x, x), np.zeros(len(y))
-    for _ in range(3000):
+def box(x: np.ndarray, y: np.ndarray, solver: Any) -> Peer:
+    """The dual of the hinge or of pinball, by ascent, or SciPy; certified by its gap."""
+    kernel, C, bias = getattr(solver, "kernel", None), cost(solver, len(y)), solver.bias
+    ones = functools.partial(with_ones, bias="none" if bias == "free" else bias)
+    gram = matrix_of(kernel) if kernel else lambda x, z: ones(x) @ ones(z).T
+    tau, matrix = getattr(solver.loss, "tau", None), gram(x, x)
+    low, high = (-C * (y < 0), C * (y > 0)) if tau is None else ((tau - 1) * C, tau * C)
+    low, high, coef = *np.broadcast_arrays(low, high, y)[:2], np.zeros(len(y))
+    for _ in range(20_000 * (bias != "free")):
+        before = coef.copy()
         for i in range(len(y)):
-            step = alpha[i] + (1 - y[i] * (matrix[i] @ (alpha * y))) / matrix[i, i]
-            alpha[i] = np.clip(step, 0, C)
-    f = matrix @ (alpha * y)
-    square = float(alpha * y @ f)
-    assert square + C * np.maximum(1 - y * f, 0).sum() - alpha.sum() <= 1e-9 * C * len(y)
-    return Peer(lambda z: gram(z, x) @ (alpha * y), square)
+            step = coef[i] + (y[i] - matrix[i] @ coef) / matrix[i, i]
+            coef[i] = min(max(step, low[i]), high[i])
+        if np.abs(coef - before).max() < 1e-13 * C:
+            break
+    if bias == "free":
+        dual = lambda a: (a @ matrix @ a / 2 - y @ a, matrix @ a - y)
+        total = {"type": "eq", "fun": np.sum, "jac": np.ones_like}
+        options = {"bounds": np.stack([low, high], 1), "constraints": total, "method": "SLSQP"}
+        most = {"ftol": 1e-15, "maxiter": 1000}
+        coef = scipy.optimize.minimize(dual, coef, jac=True, options=most, **options).x
+    f, inside = matrix @ coef, (coef > low + 1e-5 * C) & (coef < high - 1e-5 * C)
+    b = np.mean((y - f)[inside]) if bias == "free" else 0.0
+    gap = coef @ f + C * formula(solver.loss)[0](f + b, y).sum() - y @ coef
+    assert gap <= (1e-7 if bias == "free" else 1e-9) * C * len(y)
+    return Peer(lambda z: gram(z, x) @ coef + b, coef @ f)
 
 
 def one_vs_rest(peer: Callable) -> Callable:

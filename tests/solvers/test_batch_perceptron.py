@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.sparse
+from cases import maker
 from oracles import gaussian
 
 import jaxsvm
@@ -26,8 +26,7 @@ KEY = jax.random.key(0)
 GRAMS = {"linear": (kernels.linear(), X @ X.T), "rbf": (kernels.rbf(1.0), gaussian(X, X))}
 
 
-def dataset(x=X, y=Y, weight=None, dtype=np.float64):
-    return jaxsvm.dataset(x if scipy.sparse.issparse(x) else x.astype(dtype), y, weight)
+dataset = maker(X, Y)
 
 
 @functools.partial(jax.jit, static_argnames=("steps",))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
-import scipy.sparse
+from cases import maker
 from sklearn.svm import SVC
 
 import jaxsvm
@@ -29,8 +29,7 @@ def primal(f, square):
     return LAM / 2 * square + np.maximum(0, 1 - Y * f).mean()
 
 
-def dataset(x=X, y=Y, dtype="float64"):
-    return jaxsvm.dataset(x if scipy.sparse.issparse(x) else x.astype(dtype), y)
+dataset = maker(X, Y)
 
 
 def value(model):
@@ -112,7 +111,7 @@ def test_the_first_points_are_the_centres_of_clusters():
     centres = np.array([[0.0, 0.0], [20.0, 20.0]])
     kinds = np.arange(40) % 2
     x = centres[kinds] + 0.2 * np.random.default_rng(1).normal(size=(40, 2))
-    data = dataset(x, np.where(kinds, 1.0, -1.0), "float32")
+    data = dataset(x, np.where(kinds, 1.0, -1.0), dtype="float32")
     run = jaxsvm.fit(cpsp(LAM, RBF, points=2), data, KEY, steps=40)
     found = np.asarray(run.model.x)
     means = np.stack([x[kinds == kind].mean(0) for kind in (0, 1)])

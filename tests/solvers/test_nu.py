@@ -280,35 +280,6 @@ def test_the_run_ends_where_the_transcription_ends(form, x64):
 # weights and files
 
 
-WHOLE = np.array([0, 2, 1, 3, 1] * (N // 5), float)
-
-
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("form", FORMS)
-def test_a_weight_is_that_many_copies_and_libsvms_weight(form, x64):
-    times = WHOLE.astype(int)
-    weighted = fit(make(form), dataset(form, weight=WHOLE))
-    copied = fit(make(form), dataset(form, np.repeat(X, times, 0), np.repeat(target(form), times)))
-    theirs = libsvm(form).fit(X, target(form), sample_weight=WHOLE)
-    np.testing.assert_allclose(weighted.model(Z), copied.model(Z), rtol=0, atol=1e-7)
-    np.testing.assert_allclose(weighted.model(Z), values(theirs, Z), rtol=0, atol=1e-6)
-    assert not np.asarray(weighted.model.coef)[WHOLE == 0].any()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("form", FORMS)
-def test_a_sweep_gives_the_single_runs(form, x64):
-    data, nus, gammas = dataset(form), jnp.array([0.3, 0.5]), jnp.array([0.1, 1.0])
-    at = lambda nu, gamma: jaxsvm.fit(make(form, nu, gamma=gamma), data, KEY, tol=1e-9).model(
-        jnp.asarray(Z)
-    )
-    table = jax.vmap(jax.vmap(at, (None, 0)), (0, None))(nus, gammas)
-    for i, nu in enumerate(nus):
-        for j, gamma in enumerate(gammas):
-            theirs = libsvm(form, float(nu), gamma=float(gamma)).fit(X, target(form))
-            np.testing.assert_allclose(table[i, j], values(theirs, Z), rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_start_gives_the_same_optimum(form, x64):
@@ -493,27 +464,6 @@ def point(form, nu):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("nu", [0.37, 0.62])
-def test_derivatives_are_differences_of_solutions(form, nu, x64):
-    p = point(form, nu)
-    slope, random = jax.grad(functools.partial(output, form))(p), np.random.default_rng(5)
-    at = jax.jit(functools.partial(output, form))
-    directions = {
-        "nu": 1.0,
-        "gamma": 1.0,
-        "x": random.normal(size=X.shape),
-        "weight": random.normal(size=N),
-    }
-    directions |= {"C": 1.0, "y": random.normal(size=N)} if form == "nu_svr" else {}
-    for name, direction in directions.items():
-        ends = [float(at(p | {name: p[name] + h * direction})) for h in (-1e-6, 1e-6)]
-        np.testing.assert_allclose(
-            np.sum(slope[name] * direction), (ends[1] - ends[0]) / 2e-6, rtol=2e-4, atol=1e-5
-        )
-
-
-@pytest.mark.long
 def test_derivatives_of_a_part_without_free_coefficients(x64):
     """All rows of the smaller class at their bound: its level is the midpoint of an interval, moved
     by the other class."""
@@ -554,17 +504,6 @@ def test_a_run_ends_where_the_hulls_of_the_classes_intersect():
         run = jaxsvm.fit(make("nu_svc", 0.1, kernel=kernels.linear()), data, KEY, steps=1)
         assert run.finite and run.converged and abs(float(run.state.solver.margin)) < 1e-3
         assert np.abs(run.model(data.x)).max() < 1e-2
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_state_of_another_nu_begins_anew(form, x64):
-    first = fit(make(form, 0.3), dataset(form))
-    solver = make(form, 0.2)
-    other = jaxsvm.fit(solver, dataset(form), steps=1, tol=1e-9, state=first.state)
-    assert other.converged
-    np.testing.assert_allclose(
-        other.model(Z), fit(solver, dataset(form), tol=1e-9).model(Z), rtol=1e-5, atol=1e-5
-    )
 
 
 UNIT = {

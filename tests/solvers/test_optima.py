@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ from cases import OPTIMA, wide_rows
 from oracles import cost, formula
 
 import jaxsvm
-from jaxsvm.types import Wrapper
+from jaxsvm import losses
 
 KEY = jax.random.key(0)
 NEW = np.random.default_rng(2).normal(size=(7, 4))
@@ -43,10 +45,22 @@ def fit(entry, data, solver=None, **options):
     return jaxsvm.fit(entry.solver if solver is None else solver, data, **given)
 
 
+@functools.cache
+def found_by(reference, targets, solver):
+    """What another program finds on the rows written out: weight k is k of them, 0 none."""
+    rows = wide_rows(targets).copied()
+    return reference(rows.x, rows.y, solver)
+
+
 def peer(entry, solver=None):
-    """What the other program finds on the rows written out: weight k is k of them, 0 none."""
-    rows = wide_rows(entry.targets).copied()
-    return entry.reference(rows.x, rows.y, entry.solver if solver is None else solver)
+    return found_by(entry.reference, entry.targets, entry.solver if solver is None else solver)
+
+
+NUMBERS = ("nu", "lam", "C")
+
+
+def number_of(entry):
+    return next(name for name in NUMBERS if name in vars(entry.solver))
 
 
 def values(model, x):
@@ -54,10 +68,9 @@ def values(model, x):
     return (model.pairs if hasattr(model, "pairs") else model)(x)
 
 
-def near(entry, model, solver=None, x=NEW):
-    np.testing.assert_allclose(
-        values(model, jnp.asarray(x)), peer(entry, solver).f(x), rtol=0, atol=entry.atol
-    )
+def near(entry, model, solver=None, rtol=0):
+    found = values(model, jnp.asarray(NEW))
+    np.testing.assert_allclose(found, peer(entry, solver).f(NEW), rtol=rtol, atol=entry.atol)
 
 
 def objective(entry, f, square):
@@ -84,9 +97,9 @@ def test_the_optimum_of_another_program(entry, x64):
     run = fit(entry, dataset(entry))
     assert run.converged
     near(entry, run.model)
-    if isinstance(entry.solver, Wrapper):
-        return
-    if getattr(entry.solver, "bias", "none") == "none":
+    if "loss" in vars(entry.solver) and entry.targets != "classes":
+        assert -1e-6 <= objective_of(entry, run.model) / least(entry) - 1 <= 1e-8
+    if vars(entry.solver).get("bias") == "none" and hasattr(run.model, "b"):
         assert float(run.model.b) == 0
     absent = wide_rows(entry.targets).weight == 0
     assert not hasattr(run.model, "coef") or not np.any(np.asarray(run.model.coef)[absent])
@@ -95,76 +108,88 @@ def test_the_optimum_of_another_program(entry, x64):
 @asked("sparse")
 def test_sparse_rows_have_the_same_optimum(entry, x64):
     """Outside and inside of a program."""
-    data = dataset(entry, form=scipy.sparse.csr_matrix)
-    near(entry, fit(entry, data).model)
-    inside = jax.jit(lambda data: fit(entry, data).model)(data)
-    near(entry, inside)
+    data, dense = dataset(entry, form=scipy.sparse.csr_matrix), fit(entry, dataset(entry)).model
+    for model in (fit(entry, data).model, jax.jit(lambda data: fit(entry, data).model)(data)):
+        near(entry, model)
+        # runs of many steps end at their tolerance
+        close = {"rtol": 0, "atol": entry.atol / (1 if entry.options else 100)}
+        np.testing.assert_allclose(values(model, NEW), values(dense, NEW), **close)
+
+
+def proof_of(entry, model, data):
+    n = float(data.weight.sum())
+    return jaxsvm.certificate(model, data, 1 / (n * cost(entry.solver, n)), entry.solver.loss)
 
 
 @asked("float32")
 def test_rows_of_float32_at_the_usual_tolerance(entry):
-    solver = entry.solver.replace(tol=None)
-    run = fit(entry, dataset(entry, np.float32), solver, tol=None)
-    assert run.converged and {
-        a.dtype.name for a in jax.tree.leaves(run.model) if a.dtype.kind == "f"
-    } == {"float32"}
-    with jax.enable_x64(True):
-        above = objective_of(entry, run.model) / least(entry) - 1
-    assert -1e-7 <= above <= entry.excess
+    """One update, of hinges at three numbers; a certificate is a bound there, too."""
+    hinges = (losses.hinge, losses.squared_hinge)
+    for scale in (0.005, 1.0, 50.0) if entry.solver.loss in hinges else (1.0,):
+        number = {number_of(entry): scale * getattr(entry.solver, number_of(entry))}
+        scaled = entry._replace(solver=entry.solver.replace(**number, tol=None))
+        for form in (np.asarray, *([scipy.sparse.csr_matrix] if "sparse" in entry.kinds else ())):
+            data = dataset(entry, np.float32, form)
+            run = jaxsvm.fit(scaled.solver, data, KEY)
+            assert run.converged and int(run.state.step) == 1
+            assert all(a.dtype != np.float64 for a in jax.tree.leaves(run.model))
+            with jax.enable_x64(True):
+                above = objective_of(scaled, run.model) / least(scaled) - 1
+            assert -1e-4 <= above <= entry.excess  # LIBSVM's objective is that much above
+            if "certificate" in entry.kinds and form is np.asarray:
+                proof, free = proof_of(scaled, run.model, data), entry.solver.bias == "free"
+                assert proof.gap <= (1e-4 if free else 3e-6) * proof.primal
 
 
 @asked("certificate")
 def test_a_certificate_is_a_bound(entry, x64):
-    data, lam = (
-        dataset(entry),
-        1 / (cost(entry.solver, dataset(entry).weight.sum()) * dataset(entry).weight.sum()),
-    )
-    run = fit(entry, data)
-    proof = jaxsvm.certificate(run.model, data, float(lam), entry.solver.loss)
-    best = least(entry)
-    assert proof.primal == pytest.approx(objective_of(entry, run.model), rel=1e-9)
+    model = fit(entry, dataset(entry)).model
+    proof, best = proof_of(entry, model, dataset(entry)), least(entry)
+    assert proof.primal == pytest.approx(objective_of(entry, model), rel=1e-9)
     assert proof.dual <= best * (1 + 1e-8) and 0 <= proof.gap <= 1e-4 * proof.primal
 
 
 @asked("several")
 def test_vmap_over_numbers_finds_each_optimum(entry, x64):
-    name = next(name for name in ("lam", "C", "nu") if hasattr(entry.solver, name))
-    data, numbers = dataset(entry), getattr(entry.solver, name) * np.array([0.1, 1.0, 4.0])
+    name, data = number_of(entry), dataset(entry)
+    scale = [0.5, 1.0, 1.2] if name == "nu" else [0.1, 1.0, 4.0]
+    numbers = getattr(entry.solver, name) * np.array(scale)
     at = lambda number: fit(entry, data, entry.solver.replace(**{name: number})).model
     models = jax.jit(jax.vmap(at))(jnp.asarray(numbers))
     for k, number in enumerate(numbers):
         solver = entry.solver.replace(**{name: float(number)})
-        near(entry, jax.tree.map(lambda a, k=k: a[k], models), solver)
+        near(entry, jax.tree.map(lambda a, k=k: a[k], models), solver, rtol=1e-5)
 
 
 @asked("grad")
 def test_derivatives_are_differences_of_solutions(entry, x64):
-    """In the number, the rows, the weights and real targets; forward and reverse."""
+    """In the numbers, the rows, the weights and real targets; forward and reverse."""
     data, random = dataset(entry), np.random.default_rng(5)
-    name = next(name for name in ("lam", "C", "nu") if hasattr(entry.solver, name))
+    numbers = {name: getattr(entry.solver, name) for name in NUMBERS if name in vars(entry.solver)}
+    if "kernel" in vars(entry.solver):
+        numbers["sigma"] = entry.solver.kernel.sigma
     move, shift = random.normal(size=data.x.shape), random.normal(size=(2, len(data.y)))
-    real = entry.targets == "real"
+    moves = 2 + (entry.targets == "real") + len(numbers)
 
     def value(t):
-        rows = data._replace(
-            x=data.x + t[1] * move,
-            weight=data.weight * (1 + t[2] * shift[0]),
-            y=data.y + t[3] * shift[1] if real else data.y,
-        )
-        number = getattr(entry.solver, name) * jnp.exp(t[0])
-        run = fit(entry, rows, entry.solver.replace(**{name: number}))
-        return jnp.sum(jnp.tanh(run.model(NEW)))
+        weight, y = data.weight * (1 + t[1] * shift[0]), data.y
+        y = y + t[2] * shift[1] if entry.targets == "real" else y
+        rows = data._replace(x=data.x + t[0] * move, weight=weight, y=y)
+        own = zip(numbers.items(), t[moves - len(numbers) :], strict=True)
+        solver = entry.solver.replace(**{name: at * jnp.exp(s) for (name, at), s in own})
+        model = fit(entry, rows, solver).model
+        return jnp.sum(jnp.tanh(model(NEW))) + jnp.sum(jnp.sin(getattr(model, "coef", 0.0)))
 
-    at, h, plain = jnp.zeros(4), 1e-5, jax.jit(value)
-    steps = h * np.eye(4)[: 3 + real]
+    at, h, plain = jnp.zeros(moves), 1e-5, jax.jit(value)
+    steps = h * np.eye(moves)
     differences = [float(plain(at + step) - plain(at - step)) / (2 * h) for step in steps]
     for slopes in (jax.jit(jax.grad(value))(at), jax.jit(jax.jacfwd(value))(at)):
-        np.testing.assert_allclose(slopes[: 3 + real], differences, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(slopes, differences, rtol=1e-4, atol=1e-6)
 
 
 @asked("resumed")
 def test_a_run_goes_on_from_another_number(entry, x64):
-    name = next(name for name in ("lam", "C", "nu") if hasattr(entry.solver, name))
+    name = number_of(entry)
     other = entry.solver.replace(**{name: 0.4 * getattr(entry.solver, name)})
     run = fit(entry, dataset(entry), state=fit(entry, dataset(entry), other).state)
     assert run.converged

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import maker
 from oracles import gaussian
 from water_levels import by_sorting, by_sorting_two
 
@@ -35,8 +36,7 @@ WEIGHT = np.random.default_rng(1).integers(0, 4, N) * 1.0
 K = gaussian(X, X)
 
 
-def dataset(x=X, y=Y, weight=None, dtype=np.float64):
-    return jaxsvm.dataset(x.astype(dtype), y, weight)
+dataset = maker(X, Y)
 
 
 def make(nu=NU, kernel=RBF, **choices):
@@ -256,29 +256,6 @@ def test_distance_of_the_mean_from_the_optimum(bias, factor, x64):
 
 
 @pytest.mark.long
-@BOTH
-def test_normalising_never_lowers_the_level(bias, x64):
-    """The same run twice; the level of a model of margin 1 at mean hinge L and norm s is 1/s."""
-    for nu in (0.0, 0.05, NU, 1.0):
-        plain, other = (
-            trace(make(nu, bias=bias, normalise=norm, bound_every=0), dataset(), KEY, 60)[1]
-            for norm in (False, True)
-        )
-        for t in range(0, 60, 4):
-            levels = []
-            for made in (plain, other):
-                coef = np.asarray(made.coef[t])
-                margin, size = Y * (K @ coef), np.sqrt(coef @ K @ coef)
-                assert size > 0
-                # Of the vector that was rescaled: the level over it is nu / (mean hinge) of the
-                # model where nu > 0.
-                hinge = np.maximum(0, 1 - margin - Y * float(made.b[t])).mean()
-                levels.append(nu / hinge if hinge > 1e-9 else 1 / size)
-            if nu > 0:
-                assert levels[1] >= levels[0] * (1 - 1e-9)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(("lam", "bias"), [(0.2, "none"), (0.2, "free"), (0.02, "none")])
 def test_the_residual_bounds_the_distance_from_the_optimum(bias, lam, x64):
     _, nu, best = front(lam, bias)
@@ -415,34 +392,15 @@ def test_looks_cost_the_whole_matrix_and_change_nothing_else(look, bias, x64):
 @BOTH
 def test_batches_of_draws(bias):
     """As many draws as the sampler hands rows, whatever these are; the mean of them is the step."""
-    run = jaxsvm.fit(
-        make(bias=bias, bound_every=0),
-        dataset(dtype=np.float32),
-        KEY,
-        steps=30,
-        sampler=samplers.uniform(8),
-    )
-    assert run.evals == 30 * 8 * N * (2 if bias == "free" else 1)
-    single = jaxsvm.fit(
-        make(bias=bias, bound_every=0),
-        dataset(dtype=np.float32),
-        KEY,
-        steps=30,
-        sampler=samplers.uniform(1),
-    )
-    assert single.evals == 30 * N * (2 if bias == "free" else 1)
+    data, solver = dataset(dtype=np.float32), make(bias=bias, bound_every=0)
+    run = lambda sampler: jaxsvm.fit(solver, data, KEY, steps=30, sampler=sampler)
+    eight, one, other = map(run, (samplers.uniform(8), samplers.uniform(1), samplers.epochs(8)))
+    assert eight.evals == 8 * one.evals == 30 * 8 * N * (2 if bias == "free" else 1)
     # Both are means of draws from the same law: eight a step are nearer to its mean, a run of steps
     # of the shares themselves.
-    assert not np.array_equal(run.model.coef, single.model.coef)
-    other = jaxsvm.fit(
-        make(bias=bias, bound_every=0),
-        dataset(dtype=np.float32),
-        KEY,
-        steps=30,
-        sampler=samplers.epochs(8),
-    )
+    assert not np.array_equal(eight.model.coef, one.model.coef)
     # the same draws in another program
-    np.testing.assert_allclose(other.model.coef, run.model.coef, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(other.model.coef, eight.model.coef, rtol=1e-5, atol=1e-6)
 
 
 def products(jaxpr, met):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.sparse
+from cases import maker
 from scipy.optimize import linprog
 from water_levels import by_sorting
 
@@ -25,8 +25,7 @@ WEIGHT = RNG.integers(0, 4, N) * 1.0
 KEY = jax.random.key(5)
 
 
-def dataset(x=X, y=Y, weight=None, dtype=np.float64):
-    return jaxsvm.dataset(x if scipy.sparse.issparse(x) else x.astype(dtype), y, weight)
+dataset = maker(X, Y)
 
 
 @functools.partial(jax.jit, static_argnames=("steps",))
