@@ -552,7 +552,7 @@ OPTIMA = [
     ),
     *(
         Optimum(ELASTIC(l1_ratio=ratio, system=system), oracles.elastic_net, 1e-7, "sparse", "real")
-        for ratio in (1.0, 0.5)
+        for ratio in (1.0, 0.3)
         for system in ("gram", "columns")
     ),
     *classes(NEWTON(bias="feature"), oracles.liblinear, 1e-6),

@@ -98,7 +98,8 @@ def test_the_optimum_of_another_program(entry, x64):
     assert run.converged
     near(entry, run.model)
     if "loss" in vars(entry.solver) and entry.targets != "classes":
-        assert -1e-6 <= objective_of(entry, run.model) / least(entry) - 1 <= 1e-8
+        # LIBSVM's objective is a little above the least
+        assert -1e-5 <= objective_of(entry, run.model) / least(entry) - 1 <= 1e-8
     if vars(entry.solver).get("bias") == "none" and hasattr(run.model, "b"):
         assert float(run.model.b) == 0
     absent = wide_rows(entry.targets).weight == 0
