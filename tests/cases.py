@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
-import scipy.optimize
+import oracles
+import scipy.sparse
+from oracles import formula
 from oracles import gaussian as gaussian
-from sklearn.svm import SVC, SVR, LinearSVC
+from sklearn.svm import LinearSVC
 
 import jaxsvm
 from jaxsvm import Loss, Sampler, Solver, budget, features, kernels, losses, samplers
@@ -351,28 +355,22 @@ def rows(kind: str, targets: str = "labels") -> Rows:
     return Rows(x, y, weight, query)
 
 
+def maker(x, y, weight=None, dtype="float64") -> Callable:
+    """A function that makes data sets of these rows, or of others."""
+
+    def dataset(x=x, y=y, weight=weight, dtype=dtype, task=None):
+        is_binary = set(np.unique(y)) <= {-1, 1}
+        task = task or ("binary" if is_binary else "regression")
+        x = x if scipy.sparse.issparse(x) else np.asarray(x, dtype)
+        return jaxsvm.dataset(x, y, weight, task=task)
+
+    return dataset
+
+
 # Optima by other programs and other formulas, in float64.
 
-_FORMULAS = {  # value and slope in the score
-    repr(SMOOTH): (
-        lambda f, y: np.where(1 - y * f < 0.5, np.maximum(1 - y * f, 0) ** 2, 1 - y * f - 0.25),
-        lambda f, y: -y * np.clip(2 * (1 - y * f), 0, 1),
-    ),
-    repr(losses.hinge): (lambda f, y: np.maximum(1 - y * f, 0), None),
-    repr(losses.squared_hinge): (
-        lambda f, y: np.maximum(1 - y * f, 0) ** 2,
-        lambda f, y: -2 * y * np.maximum(1 - y * f, 0),
-    ),
-    repr(losses.logistic): (
-        lambda f, y: np.logaddexp(0, -y * f),
-        lambda f, y: -y / (1 + np.exp(y * f)),
-    ),
-    repr(losses.squared): (lambda f, y: (f - y) ** 2 / 2, lambda f, y: f - y),
-    repr(TUBE): (lambda f, y: np.maximum(np.abs(f - y) - 0.1, 0), None),
-}
 
-
-class Optimum(NamedTuple):
+class Minimum(NamedTuple):
     """The minimum of lam/2 |w|^2 + mean loss, and the two parts of it."""
 
     value: float
@@ -382,62 +380,27 @@ class Optimum(NamedTuple):
 
 def mean_loss(loss: Loss, score: np.ndarray, data: Rows) -> float:
     """The weighted mean loss, by the formulas of this file."""
-    return float(np.average(_FORMULAS[repr(loss)][0](score, data.y), weights=data.weight))
+    return float(np.average(formula(loss)[0](score, data.y), weights=data.weight))
 
 
 @functools.cache
-def optimum(kind: str, targets: str, lam: float, loss: Loss, bias: str, kernel: bool) -> Optimum:
+def optimum(kind: str, targets: str, lam: float, loss: Loss, bias: str, kernel: bool) -> Minimum:
     """The minimum on a data set, weights written out as copies."""
     data = rows(kind, targets).copied()
     if targets == "grades":
         return _pairs(data, lam, loss)
-    x, y, n = data.x, data.y, len(data.y)
-    C = 1 / (lam * n)
     hinge = loss is losses.hinge
-    if kernel and hinge and bias == "none":
-        f, square = _box(gaussian(x, x), y, C)
-    elif kernel and bias == "free":
-        gram = gaussian(x, x)
-        made = (
-            SVC(kernel="precomputed", C=C, tol=1e-9)
-            if hinge
-            else SVR(kernel="precomputed", C=C, tol=1e-9, epsilon=0.1)
-        )
-        assert hinge or loss is TUBE
-        made.fit(gram, y)
-        f = gram[:, made.support_] @ made.dual_coef_[0]
-        f, square = f + made.intercept_[0], float(made.dual_coef_[0] @ f[made.support_])
-    elif kernel:  # squares of the loss: a smooth problem in the features that the matrix has
-        assert loss is losses.squared_hinge
-        value, vector = np.linalg.eigh(gaussian(x, x))
-        f, square = _smooth(vector * np.sqrt(np.maximum(value, 0)), y, lam, loss)
-    elif hinge and bias == "free":
-        made = SVC(kernel="linear", C=C, tol=1e-10).fit(x, y)
-        f, square = made.decision_function(x), float((made.coef_**2).sum())
-    elif loss is TUBE and bias == "free":
-        made = SVR(kernel="linear", C=C, tol=1e-10, epsilon=0.1).fit(x, y)
-        f, square = made.predict(x), float((made.coef_**2).sum())
-    elif hinge:  # intercept_scaling 1: a constant feature 1
-        made = LinearSVC(
-            loss="hinge",
-            dual=True,
-            fit_intercept=bias == "feature",
-            C=C,
-            tol=1e-10,
-            max_iter=10**6,
-            random_state=0,
-        ).fit(x, y)
-        f, square = (
-            made.decision_function(x),
-            float(np.sum(made.coef_**2) + np.sum(made.intercept_**2)),
-        )
+    if kernel:
+        peer = oracles.libsvm if bias == "free" else oracles.box if hinge else oracles.in_features
     else:
-        f, square = _smooth(x, y, lam, loss, bias)
-    risk = mean_loss(loss, f, data)
-    return Optimum(lam / 2 * square + risk, square**0.5, risk)
+        peer = oracles.liblinear if hinge or loss is TUBE else oracles.minimum
+    C = 1 / (lam * len(data.y))
+    found = peer(data.x, data.y, SimpleNamespace(C=C, loss=loss, bias=bias, kernel=RBF))
+    risk = mean_loss(loss, found.f(data.x), data)
+    return Minimum(lam / 2 * found.square + risk, found.square**0.5, risk)
 
 
-def _pairs(data: Rows, lam: float, loss: JointLoss) -> Optimum:
+def _pairs(data: Rows, lam: float, loss: JointLoss) -> Minimum:
     """The minimum over the differences of all pairs; LIBLINEAR takes half of them turned round, as
     it needs two classes."""
     i, j = np.nonzero((data.y[:, None] > data.y) & (data.query[:, None] == data.query))
@@ -454,35 +417,165 @@ def _pairs(data: Rows, lam: float, loss: JointLoss) -> Optimum:
     ).fit(sign[:, None] * z, sign)
     w = made.coef_[0]
     risk = float((np.maximum(1 - z @ w, 0) ** (2 if squared else 1)).mean())
-    return Optimum(lam / 2 * w @ w + risk, float(w @ w) ** 0.5, risk)
+    return Minimum(lam / 2 * w @ w + risk, float(w @ w) ** 0.5, risk)
 
 
-def _smooth(
-    x: np.ndarray, y: np.ndarray, lam: float, loss: Loss, bias: str = "none"
-) -> tuple[np.ndarray, float]:
-    """The optimum of a loss that has a slope everywhere: scores and |w|^2."""
-    assert bias in ("none", "free")
-    value, slope = _FORMULAS[repr(loss)]
-    x = x if bias == "none" else np.c_[x, np.ones(len(x))]
-    ridge = np.full(x.shape[1], lam)
-    ridge[-1] = 0 if bias == "free" else lam
-    fun = lambda w: w @ (ridge * w) / 2 + value(x @ w, y).mean()
-    grad = lambda w: ridge * w + slope(x @ w, y) @ x / len(y)
-    w = scipy.optimize.minimize(
-        fun, np.zeros(x.shape[1]), jac=grad, method="BFGS", options={"gtol": 1e-10}
-    ).x
-    return x @ w, float(w @ (ridge * w)) / lam
+# The table of optima: a line for each solver and problem.
 
 
-def _box(gram: np.ndarray, y: np.ndarray, C: float) -> tuple[np.ndarray, float]:
-    """The hinge's optimum without bias by coordinate ascent, certified by its own duality gap:
-    scores and |w|^2."""
-    alpha = np.zeros(len(y))
-    for _ in range(3000):
-        for i in range(len(y)):
-            alpha[i] = np.clip(alpha[i] + (1 - y[i] * (gram[i] @ (alpha * y))) / gram[i, i], 0, C)
-    f = gram @ (alpha * y)
-    square = float(alpha * y @ f)
-    gap = square + C * np.maximum(1 - y * f, 0).sum() - alpha.sum()
-    assert gap <= 1e-9 * C * len(y)
-    return f, square
+class Optimum(NamedTuple):
+    """A solver whose optimum another program knows, by `oracles`."""
+
+    solver: Solver
+    reference: Callable  # (x, y, solver) -> the function at the optimum
+    atol: float  # of values at new rows, in float64
+    kinds: str = ""  # what else: sparse, float32, certificate, several, grad, resumed
+    targets: str = "labels"  # or "real", "classes"
+    options: dict = {}  # of `fit`
+    excess: float = 2e-6  # of the objective in float32, relatively
+
+
+@functools.cache
+def wide_rows(targets: str) -> Rows:
+    """60 rows of 4 columns and whole weights, with wild rows of weight 0."""
+    random = np.random.default_rng(5)
+    x = random.normal(size=(60, 4)) * [1.0, 0.5, 2.0, 1.0]
+    y = x @ [1.0, -1.0, 0.5, 0.0] + 0.7 * random.normal(size=60) + 0.4
+    weight = random.integers(0, 4, 60).astype(float)
+    kinds = {"labels": np.sign(y), "real": y, "classes": np.digitize(y, [-0.8, 1.5]) * 1.0}
+    y, wild = kinds[targets], weight == 0
+    x[wild], y[wild] = 30 * x[wild], y[wild][::-1]
+    return Rows(x, y, weight)
+
+
+LOSSES = {
+    "hinge": losses.hinge,
+    "squared_hinge": losses.squared_hinge,
+    "smooth_hinge": SMOOTH,
+    "logistic": losses.logistic,
+    "squared": losses.squared,
+    "eps_insensitive": losses.eps_insensitive(0.3),
+    "squared_eps_insensitive": losses.squared_eps_insensitive(0.3),
+    "pinball": losses.pinball(0.3),
+}
+CURVED = "squared_hinge smooth_hinge logistic squared squared_eps_insensitive"
+QUADRATIC = "hinge eps_insensitive pinball squared_hinge smooth_hinge squared"
+QUADRATIC += " squared_eps_insensitive"
+
+
+def linear(make: Callable, names: str, biases: str, *asked: str, **more) -> list:
+    """A line for each loss and bias of a linear solver.
+
+    Args:
+        asked: kinds of all lines, and of the first.
+        more: the other fields.
+    """
+    lines = []
+    for name in names.split():
+        for bias in biases.split():
+            loss, free = LOSSES[name], bias == "free"
+            kinked = name in ("hinge", "eps_insensitive")
+            by_liblinear = kinked or (name.startswith("squared_") and not free)
+            reference = oracles.liblinear if by_liblinear else oracles.minimum
+            reference = oracles.box if name == "pinball" else reference
+            kinds = " ".join(asked if not lines else asked[:1])
+            targets = "labels" if loss.labels else "real"
+            solver = make(loss=loss, bias=bias)
+            lines.append(Optimum(solver, reference, kinds=kinds, targets=targets, **more))
+    return lines
+
+
+def classes(inner: Solver, reference: Callable, atol: float, **more) -> list:
+    """The classes one by one, and in pairs."""
+    wrap = {jaxsvm.one_vs_rest: oracles.one_vs_rest, jaxsvm.one_vs_one: oracles.one_vs_one}
+    return [
+        Optimum(make(inner, classes=3), of(reference), atol, targets="classes", **more)
+        for make, of in wrap.items()
+    ]
+
+
+def on_kernel(make: Callable, asked: str = "", **more) -> list:
+    """Hinge and tube with a bias, of which more is asked, and the losses without one."""
+    free, none = (functools.partial(make, bias=bias) for bias in ("free", "none"))
+    tube, squared = LOSSES["eps_insensitive"], losses.squared_hinge
+    return [
+        Optimum(free(loss=losses.hinge), oracles.libsvm, 1e-4, asked, **more),
+        Optimum(free(loss=tube), oracles.libsvm, 1e-4, asked, "real", **more),
+        Optimum(free(loss=losses.pinball(0.3)), oracles.box, 1e-4, "", "real", **more),
+        Optimum(free(loss=losses.squared), oracles.in_features, 1e-4, "", "real", **more),
+        Optimum(free(loss=squared), oracles.in_features, 1e-4, **more),
+        Optimum(none(loss=losses.hinge), oracles.box, 1e-4, **more),
+        Optimum(none(loss=squared), oracles.in_features, 1e-4, **more),
+    ]
+
+
+bind = functools.partial
+COST, LAMBDA = 2.0, 0.02
+CLASSES_OF_3 = {"loss": losses.crammer_singer, "classes": 3}
+ALL, TWO = "none feature free", "none feature"
+TOGETHER = {"sampler": samplers.epochs(16), "steps": 20_000, "tol": 1e-10}
+LONG = {"steps": 40_000, "every": 500, "tol": 1e-10}
+CUTS = {"steps": 600, "every": 25, "tol": 1e-10}
+NEWTON = bind(jaxsvm.newton, LAMBDA, tol=1e-20)
+INTERIOR = bind(jaxsvm.interior_point, COST, tol=1e-12)
+LAGRANGE = bind(jaxsvm.augmented_lagrangian, COST, tol=1e-12)
+DESCENT = bind(jaxsvm.dual_descent, COST, tol=1e-12, rounds=1e5)
+BLOCKWISE = bind(jaxsvm.block_descent, COST, rounds=20)
+OCAS, PERF = (bind(make, LAMBDA, planes=30) for make in (jaxsvm.ocas, jaxsvm.svm_perf))
+ELASTIC = bind(jaxsvm.proximal_newton, 0.1, loss=losses.squared, tol=1e-14)
+ON_RBF = kernels.rbf(1.2)
+DECOMPOSED = bind(jaxsvm.decomposition, COST, ON_RBF, tol=1e-11)
+NU = "sparse several grad resumed"
+CERTIFIED = "float32 certificate"
+OPTIMA = [
+    *linear(NEWTON, CURVED, ALL, CERTIFIED, "sparse", atol=1e-6, excess=1e-6),
+    *linear(bind(NEWTON, system="cg"), CURVED, ALL, CERTIFIED, "sparse", atol=1e-6, excess=1e-6),
+    *linear(bind(NEWTON, system="eigen"), CURVED, ALL, CERTIFIED, atol=1e-6, excess=1e-6),
+    *linear(bind(NEWTON, system="cholesky"), "squared_hinge", "feature", "sparse", atol=1e-6),
+    *(
+        Optimum(NEWTON(loss=losses.logistic, bias=bias), oracles.logistic, 1e-6)
+        for bias in ("none", "free")
+    ),
+    *linear(INTERIOR, QUADRATIC, ALL, "float32", "several", atol=1e-4),
+    *linear(LAGRANGE, QUADRATIC, TWO, "float32", "several grad", atol=1e-4),
+    *linear(DESCENT, QUADRATIC, TWO, "sparse", atol=1e-4),
+    *linear(BLOCKWISE, QUADRATIC, TWO, "sparse", atol=2e-5, options=TOGETHER),
+    *linear(
+        bind(jaxsvm.cocoa, 0.5, blocks=4), "hinge eps_insensitive", TWO, atol=1e-4, options=LONG
+    ),
+    *linear(bind(jaxsvm.sdca, 0.05), " ".join(LOSSES), TWO, atol=1e-6, options=LONG),
+    *linear(OCAS, "hinge logistic eps_insensitive", ALL, "", "sparse", atol=1e-4, options=CUTS),
+    *linear(PERF, "hinge", ALL, "", "sparse", atol=1e-4, options=CUTS),
+    *(
+        Optimum(jaxsvm.least_squares(LAMBDA, bias=bias), oracles.minimum, 1e-6, "grad", "real")
+        for bias in ALL.split()
+    ),
+    *(
+        Optimum(ELASTIC(l1_ratio=ratio, system=system), oracles.elastic_net, 1e-7, "sparse", "real")
+        for ratio in (1.0, 0.3)
+        for system in ("gram", "columns")
+    ),
+    *classes(NEWTON(bias="feature"), oracles.liblinear, 1e-6),
+    *classes(INTERIOR(), oracles.liblinear, 1e-4),
+    *classes(INTERIOR(bias="free"), oracles.liblinear, 1e-4),
+    *classes(LAGRANGE(), oracles.liblinear, 1e-4),
+    *classes(DESCENT(), oracles.liblinear, 1e-4, kinds="sparse"),
+    *classes(BLOCKWISE(), oracles.liblinear, 1e-4, options=TOGETHER),
+    *classes(DECOMPOSED(), oracles.libsvm, 1e-4),
+    *(
+        Optimum(make(bias=bias, **CLASSES_OF_3), oracles.crammer_singer, 1e-3, "", "classes", CUTS)
+        for make in (OCAS, PERF)
+        for bias in ("none", "feature")
+    ),
+    *on_kernel(DECOMPOSED, "sparse certificate several grad"),
+    *on_kernel(bind(jaxsvm.smo, COST, ON_RBF), "certificate", options=LONG),
+    *on_kernel(bind(jaxsvm.lasvm, COST, ON_RBF, passes=10), "certificate", options=LONG),
+    *(
+        Optimum(jaxsvm.lasvm(C, ON_RBF, bias=bias, passes=10), reference, 1e-4, options=LONG)
+        for C in (0.5, 20.0)
+        for bias, reference in (("free", oracles.libsvm), ("none", oracles.box))
+    ),
+    Optimum(jaxsvm.nu_svc(0.3, ON_RBF, tol=1e-10), oracles.libsvm, 1e-6, NU),
+    Optimum(jaxsvm.one_class(0.3, ON_RBF, tol=1e-10), oracles.libsvm, 1e-6, NU, "real"),
+    Optimum(jaxsvm.nu_svr(0.3, COST, ON_RBF, tol=1e-10), oracles.libsvm, 1e-6, NU, "real"),
+]

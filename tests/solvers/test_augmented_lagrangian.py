@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.sparse
+from cases import maker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import weights_of, with_ones
-from sklearn.datasets import load_breast_cancer, load_iris
-from sklearn.svm import LinearSVC, LinearSVR
+from sklearn.datasets import load_breast_cancer
+from sklearn.svm import LinearSVR
 
 import jaxsvm
 from jaxsvm import kernels, losses, models
@@ -31,10 +31,7 @@ fit = functools.partial(jaxsvm.fit, key=KEY)
 BIASES = ("none", "feature")
 
 
-def dataset(x=X, y=Y, weight=None, dtype=np.float64, task="binary"):
-    return jaxsvm.dataset(
-        x if scipy.sparse.issparse(x) else np.asarray(x, dtype), y, weight, task=task
-    )
+dataset = maker(X, Y)
 
 
 def primal(w, bias, x=X, y=Y, C=C, weight=1.0):
@@ -91,18 +88,6 @@ def test_steps_are_those_of_the_formulas(bias, x64):
     assert kinds.count("multiplier") >= 3 and kinds.count("step") >= 6
 
 
-@pytest.mark.long(but=2)
-@pytest.mark.parametrize("bias", BIASES)
-@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
-def test_optima_of_the_hinge(bias, C):
-    options = {"loss": "hinge", "dual": True, "tol": 1e-9, "max_iter": 10**7, "random_state": 0}
-    peer = LinearSVC(C=C, fit_intercept=bias == "feature", **options).fit(X, Y)
-    best = primal(np.append(peer.coef_[0], [] if bias == "none" else peer.intercept_), bias, C=C)
-    run = fit(jaxsvm.augmented_lagrangian(C, bias=bias), dataset(dtype=np.float32))
-    assert run.converged and int(run.state.step) == 1
-    assert -2e-6 <= primal(weights_of(run.model, bias), bias, C=C) / best - 1 <= 2e-6
-
-
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_optima_of_the_tube_at_all_scales_of_the_targets(scale):
     """1/2 |w|^2 + C/scale sum max(|y - f| / scale - eps, 0) is the problem at scale 1, written in
@@ -119,31 +104,6 @@ def test_optima_of_the_tube_at_all_scales_of_the_targets(scale):
         np.append(peer.coef_, peer.intercept_),
     )
     np.testing.assert_allclose(found, wanted, atol=2e-3)
-
-
-OTHERS = [
-    losses.pinball(0.3),
-    losses.smooth_hinge(0.5),
-    losses.squared_hinge,
-    losses.squared,
-    losses.squared_eps_insensitive(0.2),
-]
-
-
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("loss", OTHERS, ids=repr)
-def test_optima_of_other_losses_are_those_of_the_interior_point_method(loss):
-    data = (
-        dataset(dtype=np.float32)
-        if loss.labels
-        else dataset(y=TARGET, dtype=np.float32, task="regression")
-    )
-    ours, other = (
-        fit(make(C, loss=loss), data)
-        for make in (jaxsvm.augmented_lagrangian, jaxsvm.interior_point)
-    )
-    assert ours.converged
-    np.testing.assert_allclose(ours.model(data.x), other.model(data.x), atol=2e-3)
 
 
 @pytest.mark.long(but=1)
@@ -218,32 +178,6 @@ def test_updates_of_one_step_are_one_update(x64):
     np.testing.assert_allclose(many.model.w, one.model.w, atol=1e-9)
 
 
-@pytest.mark.long
-def test_many_classes():
-    x, y = load_iris(return_X_y=True)
-    data = jaxsvm.dataset(x.astype(np.float32), y, task="multiclass")
-    run = fit(jaxsvm.one_vs_rest(jaxsvm.augmented_lagrangian(1.0), classes=3), data)
-    peer = LinearSVC(loss="hinge", C=1.0, tol=1e-8, max_iter=10**7, random_state=0).fit(x, y)
-    for c in range(3):
-        sign, own = (
-            np.where(y == c, 1.0, -1.0),
-            np.append(run.model.inner.w[c], run.model.inner.b[c]).astype(float),
-        )
-        best = primal(np.append(peer.coef_[c], peer.intercept_[c]), "feature", x, sign, 1.0)
-        assert primal(own, "feature", x, sign, 1.0) <= best * (1 + 1e-5)
-
-
-@pytest.mark.long
-def test_derivatives_are_those_of_the_interior_point_method(x64):
-    data = dataset()
-    slopes = [
-        jax.jacobian(lambda C, make=make: fit(make(C, tol=1e-12), data, steps=1).model(X[:5]))(0.3)
-        for make in (jaxsvm.augmented_lagrangian, jaxsvm.interior_point)
-    ]
-    assert np.abs(slopes[0]).max() > 1e-2
-    np.testing.assert_allclose(*slopes, rtol=1e-5, atol=1e-7)
-
-
 def test_linear_svc_takes_it_on_many_rows_unless_c_and_the_rows_are_large():
     x = RNG.normal(size=(5000, 5)).astype(np.float32)
     y = np.where(x @ [1.0, 0.5, 0, 0, -1] + 0.5 * RNG.normal(size=5000) > 0, 1, -1)
@@ -254,14 +188,3 @@ def test_linear_svc_takes_it_on_many_rows_unless_c_and_the_rows_are_large():
         OurLinearSVC(loss="hinge", max_iter=5).fit(x, y)
     hard = OurLinearSVC(loss="hinge", C=1e6).fit(x * np.float32([1, 1, 1, 1, 300]), y)  # no warning
     assert hard.solver_ == "interior_point" and hard.fit_.converged
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="up to 1000 columns, got 1001: take dual_descent"):
-        fit(jaxsvm.augmented_lagrangian(C), dataset(np.ones((4, 1001)), np.array([1, -1, 1, -1.0])))
-    with pytest.raises(ValueError, match="is not quadratic: take newton, ocas, sdca, or a loss"):
-        jaxsvm.augmented_lagrangian(C, loss=losses.logistic)
-    with pytest.raises(ValueError, match="rounds must be a whole number from 1 to 100000, got 0"):
-        jaxsvm.augmented_lagrangian(C, rounds=0)
-    with pytest.raises(ValueError, match="bias"):
-        jaxsvm.augmented_lagrangian(C, bias="free")

@@ -8,7 +8,7 @@ import functools
 import jax
 import numpy as np
 import pytest
-from cases import rows
+from cases import maker, rows
 
 import jaxsvm
 from jaxsvm import kernels, losses
@@ -22,8 +22,7 @@ Y = np.where(X @ [1.0, -0.7, 0.4, 0.0] + 0.5 * RNG.normal(size=N) > 0, 1.0, -1.0
 WEIGHT = RNG.integers(0, 4, N) * 1.0
 
 
-def dataset(x=X, y=Y, weight=None, dtype=np.float64):
-    return jaxsvm.dataset(x.astype(dtype), y, weight)
+dataset = maker(X, Y)
 
 
 wolfe, scs = functools.partial(jaxsvm.wolfe, 0.1), functools.partial(jaxsvm.scs, 0.1, capacity=12)

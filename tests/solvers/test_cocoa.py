@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.svm import LinearSVC, LinearSVR
+from sklearn.svm import LinearSVC
 
 import jaxsvm
-from jaxsvm import losses
 from jaxsvm.samplers import epochs
 
 KEY, C, N = jax.random.key(2), 0.5, 62  # in blocks of 16, 16, 16 and 14 rows
@@ -128,36 +127,3 @@ def test_one_block_is_coordinate_ascent():
         for i in order[0]:
             state, _ = step(state, jaxsvm.take(rows, jnp.array([i], jnp.int32)))
     np.testing.assert_allclose(run.model.w, state.f, rtol=2e-5, atol=1e-6)
-
-
-@pytest.mark.long
-def test_real_targets_and_a_regularised_bias(x64):
-    x, y = problem(real=True)
-    loss = losses.eps_insensitive(0.1)
-    rows = jaxsvm.dataset(x, y, task="regression")
-    run = jaxsvm.fit(
-        jaxsvm.cocoa(C, blocks=2, loss=loss, bias="feature"), rows, KEY, steps=5000, tol=1e-10
-    )
-    options = {
-        "loss": "epsilon_insensitive",
-        "epsilon": 0.1,
-        "C": C,
-        "tol": 1e-12,
-        "max_iter": 10**6,
-    }
-    best = LinearSVR(fit_intercept=True, intercept_scaling=1, **options).fit(x, y)
-    np.testing.assert_allclose(run.model(x), best.predict(x), rtol=1e-4, atol=1e-4)
-    assert run.model.bias == "feature"
-
-
-def test_bad_input_gets_a_sentence():
-    with pytest.raises(ValueError, match="blocks"):
-        jaxsvm.cocoa(C, blocks=0)
-    with pytest.raises(ValueError, match="visit"):
-        jaxsvm.cocoa(C, blocks=2, visit=0)
-    with pytest.raises(ValueError, match="C must be"):
-        jaxsvm.cocoa(-1.0, blocks=2)
-    with pytest.raises(ValueError, match="bias"):
-        jaxsvm.cocoa(C, blocks=2, bias="free")
-    with pytest.raises(TypeError, match="blocks"):
-        jaxsvm.cocoa(C)

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
-import scipy.sparse
+from cases import maker
 from sklearn.svm import SVC
 
 import jaxsvm
-from jaxsvm import cpsp, features, kernels, losses, objectives
+from jaxsvm import cpsp, features, kernels, objectives
 from jaxsvm.solvers.planes.cpsp import _fixed_point
 
 KEY = jax.random.key(0)
@@ -29,8 +29,7 @@ def primal(f, square):
     return LAM / 2 * square + np.maximum(0, 1 - Y * f).mean()
 
 
-def dataset(x=X, y=Y, dtype="float64"):
-    return jaxsvm.dataset(x if scipy.sparse.issparse(x) else x.astype(dtype), y)
+dataset = maker(X, Y)
 
 
 def value(model):
@@ -112,7 +111,7 @@ def test_the_first_points_are_the_centres_of_clusters():
     centres = np.array([[0.0, 0.0], [20.0, 20.0]])
     kinds = np.arange(40) % 2
     x = centres[kinds] + 0.2 * np.random.default_rng(1).normal(size=(40, 2))
-    data = dataset(x, np.where(kinds, 1.0, -1.0), "float32")
+    data = dataset(x, np.where(kinds, 1.0, -1.0), dtype="float32")
     run = jaxsvm.fit(cpsp(LAM, RBF, points=2), data, KEY, steps=40)
     found = np.asarray(run.model.x)
     means = np.stack([x[kinds == kind].mean(0) for kind in (0, 1)])
@@ -134,16 +133,3 @@ def test_the_fixed_point_is_a_maximum(x64):
     grid = np.linspace(-1, 2, 300_001)
     best = grid[np.argmax(gaussian(grid[:, None], rows) @ e)]
     np.testing.assert_allclose(b, best, atol=2e-4)
-
-
-def test_bad_input_is_refused():
-    for options, sentence in (
-        ({"points": 0}, "points must be a whole number of at least 1, got 0"),
-        ({"points": 3, "planes": 1}, "planes must be a whole number of at least 2, got 1"),
-        ({"points": 3, "bias": "feature"}, "bias must be one of 'none', 'free', got 'feature'"),
-        ({"points": 3, "loss": losses.crammer_singer}, "needs a score of each class"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            cpsp(LAM, RBF, **options)
-    with pytest.raises(ValueError, match="precomputed kernel has no values"):
-        cpsp(LAM, kernels.precomputed(), points=3)

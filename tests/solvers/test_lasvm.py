@@ -10,17 +10,17 @@ import numpy as np
 import oracles
 import pytest
 import sklearn.svm
+from cases import maker
 from compiling import as_users
 
 import jaxsvm
-from jaxsvm import kernels, losses
+from jaxsvm import kernels
 from jaxsvm.numerics import sqdist
 
 N, D, C, SIGMA = 40, 2, 2.0, 0.8  # one shape for all data sets, so that programs are compiled once
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(N, D))
 LABELS = np.where(X[:, 0] + 0.8 * RNG.normal(size=N) > 0, 1.0, -1.0)
-TARGETS = np.sin(2 * X[:, 0]) + 0.3 * RNG.normal(size=N)
 NEW = RNG.normal(size=(6, D))
 KEY = jax.random.key(2)
 BOTH = pytest.mark.parametrize("bias", ["free", "none"])
@@ -32,10 +32,7 @@ gaussian = functools.partial(oracles.gaussian, gamma=1 / (2 * SIGMA**2))
 K = gaussian(X, X)
 
 
-def dataset(x=X, y=LABELS, weight=None, dtype=np.float64):
-    return jaxsvm.dataset(
-        x.astype(dtype), y, weight, task="binary" if set(y) <= {-1, 1} else "regression"
-    )
+dataset = maker(X, LABELS)
 
 
 def make(**choices):
@@ -215,30 +212,6 @@ def test_every_step_is_that_of_the_paper(bias, C, x64):
 # where it ends
 
 
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("C", [0.5, 2.0, 20.0])
-def test_many_passes_end_at_libsvms_optimum(C, x64):
-    run, coef = finish(make(C=C, passes=10), dataset())
-    expected, b = libsvm(C)
-    np.testing.assert_allclose(dual(coef), dual(expected), rtol=1e-8)
-    np.testing.assert_allclose(run.model.b, b, atol=1e-6)  # as near as LIBSVM's coefficients are
-    assert float(jaxsvm.certificate(run.model, dataset(), 1 / (C * N)).gap) < 1e-8
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("C", [0.5, 2.0, 20.0])
-def test_without_a_bias_many_passes_end_where_coordinate_ascent_does(C, x64):
-    expected = np.zeros(N)
-    for _ in range(3000):
-        for i in range(N):
-            step = expected[i] + (LABELS[i] - K[i] @ expected) / K[i, i]
-            expected[i] = LABELS[i] * np.clip(LABELS[i] * step, 0, C)
-    assert violation(expected, LABELS, C, "none", np.arange(N)) < 1e-9
-    run, coef = finish(make(C=C, bias="none", passes=10), dataset())
-    np.testing.assert_allclose(dual(coef), dual(expected), rtol=1e-8)
-    assert float(run.model.b) == 0
-
-
 @pytest.mark.long
 @BOTH
 def test_one_pass_and_the_finishing_end_at_the_optimum_on_the_rows_kept(bias, x64):
@@ -289,39 +262,6 @@ def test_duplicates(copies, x64):
     _, coef = finish(make(passes=10), dataset(x, y))
     gram = gaussian(x, x)
     np.testing.assert_allclose(dual(coef, y, gram), dual(libsvm(C, x, y)[0], y, gram), rtol=1e-8)
-
-
-def test_a_weight_is_a_number_of_copies(x64):
-    """The optimum is; absent rows never come in."""
-    weight = np.tile([2.0, 1.0, 0.0, 1.0, 1.0], N // 5)
-    times = weight.astype(int)
-    x, y = np.repeat(X, times, 0), np.repeat(LABELS, times)
-    run, coef = finish(make(passes=10), dataset(weight=weight))
-    assert not np.any(run.state.solver.in_set & (weight == 0))
-    assert np.all(LABELS * coef <= C * weight) and np.any(LABELS * coef > C)
-    np.testing.assert_allclose(dual(coef), dual(libsvm(C, x, y)[0], y, gaussian(x, x)), rtol=1e-8)
-
-
-@pytest.mark.long
-def test_other_losses(x64):
-    """Rows join and leave by the same rule: support vector regression by LIBSVM, least squares by
-    its linear system."""
-    data = dataset(y=TARGETS)
-    begun = make(loss=losses.squared).init(KEY, data)
-    assert int(begun.in_set.sum()) == 10
-    made = sklearn.svm.SVR(C=C, epsilon=0.1, gamma=1 / (2 * SIGMA**2), tol=1e-12).fit(X, TARGETS)
-    expected = np.zeros(N)
-    expected[made.support_] = made.dual_coef_[0]
-    run, coef = finish(make(loss=losses.eps_insensitive(0.1), passes=10), data)
-    objective = lambda a: dual(a, TARGETS) - 0.1 * np.abs(a).sum()
-    np.testing.assert_allclose(objective(coef), objective(expected), rtol=1e-8)
-    np.testing.assert_allclose(run.model.b, made.intercept_[0], atol=1e-6)
-    assert np.any(coef == 0)
-    system = np.block([[K + np.eye(N) / C, np.ones((N, 1))], [np.ones((1, N)), np.zeros((1, 1))]])
-    *expected, b = np.linalg.solve(system, np.append(TARGETS, 0))
-    run, coef = finish(make(loss=losses.squared, passes=10), data)
-    np.testing.assert_allclose(coef, expected, atol=1e-9)
-    np.testing.assert_allclose(run.model.b, b, atol=1e-9)
 
 
 # what holds at each step
@@ -498,38 +438,6 @@ def test_rows_of_one_class_have_no_support_vectors(x64):
     data = dataset()._replace(y=jnp.ones(N))
     run, coef = finish(make(), data)
     assert np.all(coef == 0) and float(run.model.b) == 1
-
-
-@pytest.mark.parametrize(
-    ("sentence", "make_it"),
-    [
-        ("C must be a finite number above 0, got -1", lambda: make(C=-1.0)),
-        ("bias must be one of 'free', 'none', got 'feature'", lambda: make(bias="feature")),
-        ("the dual of logistic.* is not quadratic", lambda: make(loss=losses.logistic)),
-        ("passes must be a whole number of at least 1, got 0", lambda: make(passes=0)),
-        ("passes must be a whole number.*, got True", lambda: make(passes=True)),
-        ("passes must be a whole number.*, got 1.5", lambda: make(passes=1.5)),
-        ("tol must be a finite number above 0, got 0", lambda: make(tol=0.0)),
-        ("memory must be a whole number.*, got 1000000000.0", lambda: make(memory=1e9)),
-        (
-            r"start has shape \(3,\), expected one number for each of the 40 rows",
-            lambda: make(start=jnp.ones(3)),
-        ),
-    ],
-)
-def test_bad_input(sentence, make_it):
-    with pytest.raises(ValueError, match=sentence):
-        make_it().init(KEY, dataset(dtype=np.float32))
-
-
-def test_a_precomputed_matrix_must_be_symmetric():
-    with pytest.raises(ValueError, match="the precomputed matrix is not symmetric"):
-        jaxsvm.fit(
-            make(kernel=kernels.precomputed()),
-            dataset(x=np.triu(K), dtype=np.float32),
-            KEY,
-            steps=1,
-        )
 
 
 @pytest.mark.long

@@ -3,16 +3,18 @@ and refits."""
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.sparse
+from cases import maker
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge, RidgeClassifier, RidgeCV
 
 import jaxsvm
-from jaxsvm import features, kernels, losses, models
+from jaxsvm import features, kernels, models
 
 N, P, CLASSES = 60, 5, 3
 RNG = np.random.default_rng(4)
@@ -26,9 +28,7 @@ BIASES = ("free", "none", "feature")
 LAMS = np.array([1e-6, 1e-3, 0.1, 3.0])
 
 
-def dataset(x=X, y=Y, weight=WEIGHT, dtype=np.float64, task="regression"):
-    x = x.astype(dtype) if scipy.sparse.issparse(x) else np.asarray(x, dtype)
-    return jaxsvm.dataset(x, y, weight, task=task)
+dataset = functools.partial(maker(X, Y, WEIGHT), task="regression")
 
 
 def wild(data):
@@ -175,18 +175,6 @@ def test_classes_share_one_factorisation_and_are_the_classes_one_by_one(x64):
     assert jax.tree.structure(rest.model) == jax.tree.structure(run.model)
 
 
-def test_it_is_the_other_solvers_of_the_squared_loss(x64):
-    data = dataset(X / np.abs(X).max(0))
-    C = jaxsvm.C_from_lam(0.1, WEIGHT.sum())
-    dual = jaxsvm.fit(jaxsvm.sdca(C, loss=losses.squared), data, KEY, steps=20_000, tol=1e-12).model
-    newton = jaxsvm.fit(
-        jaxsvm.newton(0.1, loss=losses.squared, tol=1e-14), data, KEY, steps=2
-    ).model
-    model = jaxsvm.fit(jaxsvm.least_squares(0.1, bias="none"), data, KEY).model
-    np.testing.assert_allclose(model.w, newton.w, rtol=1e-6)
-    np.testing.assert_allclose(model.w, dual.w, rtol=1e-5)
-
-
 def test_all_pivots_are_kernel_ridge_regression(x64):
     """The features of a full factorisation are the kernel."""
     x = (X - X.mean(0)) / X.std(0)
@@ -198,21 +186,6 @@ def test_all_pivots_are_kernel_ridge_regression(x64):
     made = KernelRidge(alpha=0.01 * N, kernel="rbf", gamma=0.1).fit(x, Y)
     new = x + 0.1
     np.testing.assert_allclose(model(new), made.predict(new), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.long
-def test_derivatives_are_those_of_the_solution(x64):
-    data = dataset(X / np.abs(X).max(0))
-
-    def value(lam, scale):
-        rows = data._replace(x=scale * data.x)
-        return jnp.sum(jnp.tanh(jaxsvm.fit(jaxsvm.least_squares(lam), rows, KEY, steps=1).model.w))
-
-    at, h = (jnp.asarray(0.1), jnp.asarray(1.3)), 1e-6
-    for found in (jax.grad(value, (0, 1))(*at), jax.jacfwd(value, (0, 1))(*at)):
-        lam = (value(at[0] + h, at[1]) - value(at[0] - h, at[1])) / (2 * h)
-        scale = (value(at[0], at[1] + h) - value(at[0], at[1] - h)) / (2 * h)
-        np.testing.assert_allclose(found, (lam, scale), rtol=1e-6)
 
 
 def test_sums_that_rounding_made_indefinite_have_a_solution():
@@ -381,39 +354,6 @@ def test_inside_of_a_transformation_float32_rows_keep_their_digits(bias):
 
 
 # what is refused
-
-
-def test_what_is_refused():
-    data = dataset(dtype=np.float32)
-    with pytest.raises(ValueError, match="lam must be a finite number above 0, got 0"):
-        jaxsvm.least_squares(0.0)
-    with pytest.raises(
-        ValueError, match="bias must be one of 'free', 'none', 'feature', got 'both'"
-    ):
-        jaxsvm.least_squares(1.0, bias="both")
-    with pytest.raises(
-        ValueError, match="classes must be a whole number of at least 2, or None, got 1"
-    ):
-        jaxsvm.least_squares(1.0, classes=1)
-    wide = dataset(np.zeros((2, 16_385), np.float32), np.ones(2), None, np.float32)
-    for fit in (
-        lambda: jaxsvm.fit(jaxsvm.least_squares(1.0), wide, KEY),
-        lambda: jaxsvm.ridge_path(wide),
-    ):
-        with pytest.raises(ValueError, match="up to 16384 columns, got 16385: take newton"):
-            fit()
-    with pytest.raises(ValueError, match="lam must hold finite numbers above 0, got -1"):
-        jaxsvm.ridge_path(data, lam=[1.0, -1.0])
-    with pytest.raises(ValueError, match=r"lam must be a vector of numbers, got shape \(\)"):
-        jaxsvm.ridge_path(data, lam=1.0)
-    with pytest.raises(TypeError, match="data must be a Batch"):
-        jaxsvm.ridge_path(X)
-    with pytest.raises(ValueError, match="bias must be one of"):
-        jaxsvm.ridge_path(data, bias="some")
-    with pytest.raises(ValueError, match=r"y must hold class numbers 0 \.\. 1, got 2"):
-        jaxsvm.ridge_path(dataset(y=NUMBERS, task="multiclass"), classes=2)
-    with pytest.raises(ValueError, match="a row of positive weight, got weights of 0 only"):
-        jaxsvm.ridge_path(data._replace(weight=0 * data.weight))
 
 
 @pytest.mark.parametrize("n", [45_000, 130_000])

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import SVC, LinearSVC, LinearSVR
+from cases import maker
+from oracles import formula
+from sklearn.svm import SVC
 
 import jaxsvm
 from jaxsvm import features, implicit, kernels, losses, models, newton, objectives
@@ -35,10 +36,7 @@ def targets_of(loss):
     return Y if loss.labels else TARGETS
 
 
-def dataset(x=X, y=Y, weight=None, dtype="float64"):
-    return jaxsvm.dataset(
-        x.astype(dtype), y, weight, task="binary" if set(np.unique(y)) <= {-1, 1} else "regression"
-    )
+dataset = maker(X, Y)
 
 
 def solve(data, lam=LAM, *, tol=1e-12, steps=3, **options):
@@ -47,71 +45,6 @@ def solve(data, lam=LAM, *, tol=1e-12, steps=3, **options):
 
 def parts(model):
     return np.asarray(model.w), float(model.b)
-
-
-# Other programs
-
-
-@pytest.mark.long(but=2)
-@pytest.mark.parametrize("system", ["cholesky", "cg", "eigen"])
-def test_squared_hinge_is_that_of_liblinear(system, x64):
-    run = solve(dataset(), loss=losses.squared_hinge, bias="feature", system=system, tol=1e-16)
-    other = LinearSVC(C=1 / (LAM * N), tol=1e-12, max_iter=10**6, dual=False).fit(X, Y)
-    np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-6)
-    np.testing.assert_allclose(run.model.b, other.intercept_[0], atol=1e-6)
-
-
-def test_squared_eps_insensitive_is_that_of_liblinear(x64):
-    run = solve(
-        dataset(y=TARGETS), loss=SMOOTH["squared_eps_insensitive"], bias="feature", tol=1e-16
-    )
-    other = LinearSVR(
-        C=1 / (LAM * N),
-        epsilon=0.3,
-        loss="squared_epsilon_insensitive",
-        tol=1e-12,
-        max_iter=10**6,
-        dual=False,
-    ).fit(X, TARGETS)
-    np.testing.assert_allclose(run.model.w, other.coef_, atol=1e-6)
-    np.testing.assert_allclose(run.model.b, other.intercept_[0], atol=1e-6)
-
-
-@pytest.mark.parametrize("bias", ["none", "free"])
-def test_logistic_is_that_of_scikit_learn(bias, x64):
-    run = solve(dataset(weight=WEIGHT), loss=losses.logistic, bias=bias, tol=1e-18)
-    C = 1 / (LAM * WEIGHT.sum())
-    other = LogisticRegression(
-        C=C, fit_intercept=bias == "free", solver="newton-cholesky", tol=1e-10
-    )
-    other.fit(X, Y, sample_weight=WEIGHT)
-    np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-6)
-    np.testing.assert_allclose(run.model.b, other.intercept_[0] if bias == "free" else 0, atol=1e-6)
-
-
-def test_classes_are_those_of_liblinear(x64):
-    kinds = np.digitize(TARGETS, [-1.0, 1.5])
-    data = jaxsvm.dataset(X, kinds, task="multiclass")
-    solver = jaxsvm.one_vs_rest(newton(LAM, bias="feature"), classes=3)
-    run = jaxsvm.fit(solver, data, KEY, steps=2, tol=1e-14)
-    other = LinearSVC(C=1 / (LAM * N), tol=1e-12, max_iter=10**6, dual=False).fit(X, kinds)
-    assert run.converged
-    np.testing.assert_allclose(run.model(X), other.decision_function(X), atol=1e-5)
-
-
-@pytest.mark.long
-def test_pairs_are_those_of_liblinear(x64):
-    kinds = np.digitize(TARGETS, [-1.0, 1.5])
-    data = jaxsvm.dataset(X, kinds, task="multiclass")
-    solver = jaxsvm.one_vs_one(newton(LAM, bias="feature"), classes=3)
-    run = jaxsvm.fit(solver, data, KEY, steps=2, tol=1e-14)
-    for pair, (a, b) in enumerate([(0, 1), (0, 2), (1, 2)]):
-        rows = (kinds == a) | (kinds == b)
-        other = LinearSVC(C=1 / (LAM * rows.sum()), tol=1e-12, max_iter=10**6, dual=False)
-        other.fit(X[rows], np.where(kinds[rows] == a, 1, -1))
-        np.testing.assert_allclose(
-            run.state.solver.inner.v[pair], [*other.coef_[0], *other.intercept_], atol=1e-6
-        )
 
 
 # Closed forms and formulas
@@ -142,34 +75,9 @@ def test_squared_loss_is_ridge_regression_in_one_step(bias, system, x64):
         assert run.info.step[-1] == 1
 
 
-FORMULAS = {  # value, slope and curvature
-    "squared_hinge": (
-        lambda f, y: np.maximum(1 - y * f, 0) ** 2,
-        lambda f, y: -2 * y * np.maximum(1 - y * f, 0),
-        lambda f, y: 2.0 * (y * f < 1),
-    ),
-    "smooth_hinge": (
-        lambda f, y: np.where(1 - y * f < 0.5, np.maximum(1 - y * f, 0) ** 2, 1 - y * f - 0.25),
-        lambda f, y: -y * np.clip(2 * (1 - y * f), 0, 1),
-        lambda f, y: 2.0 * ((y * f < 1) & (y * f > 0.5)),
-    ),
-    "logistic": (
-        lambda f, y: np.logaddexp(0, -y * f),
-        lambda f, y: -y / (1 + np.exp(y * f)),
-        lambda f, y: 1 / ((1 + np.exp(y * f)) * (1 + np.exp(-y * f))),
-    ),
-    "squared": (lambda f, y: (f - y) ** 2 / 2, lambda f, y: f - y, lambda f, y: np.ones_like(f)),
-    "squared_eps_insensitive": (
-        lambda f, y: np.maximum(np.abs(f - y) - 0.3, 0) ** 2,
-        lambda f, y: 2 * np.sign(f - y) * np.maximum(np.abs(f - y) - 0.3, 0),
-        lambda f, y: 2.0 * (np.abs(f - y) > 0.3),
-    ),
-}
-
-
 def by_hand(x, y, lam, name, bias, steps):
     """Newton steps with the line search of the docstring: the weights after each, b last."""
-    _, slope, curvature = FORMULAS[name]
+    _, slope, curvature = formula(SMOOTH[name])
     x = x if bias == "none" else np.column_stack([x, np.ones(len(y))])
     ridge = np.full(x.shape[1], lam)
     if bias == "free":
@@ -220,34 +128,6 @@ def test_step_by_step(name, bias, x64):
         assert int(info.evals) <= 1 + N * (3 + D + 8) or float(info.residual) < 1e-10
 
 
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("bias", BIASES)
-@pytest.mark.parametrize("name", SMOOTH)
-@pytest.mark.parametrize("system", ["cholesky", "cg", "eigen"])
-def test_reaches_the_minimum_of_scipy_and_certifies_it(name, bias, system):
-    """In float32, at the default tolerance."""
-    loss, (value, slope, _) = SMOOTH[name], FORMULAS[name]
-    y = targets_of(loss)
-    x = X if bias == "none" else np.column_stack([X, np.ones(N)])
-    ridge = np.full(x.shape[1], LAM)
-    if bias == "free":
-        ridge[-1] = 0
-    fun = lambda v: ridge * v @ v / 2 + value(x @ v, y).mean()
-    jac = lambda v: ridge * v + slope(x @ v, y) @ x / N
-    best = scipy.optimize.minimize(
-        fun, np.zeros(x.shape[1]), jac=jac, method="BFGS", options={"gtol": 1e-9}
-    ).fun
-    data = dataset(y=y, dtype="float32")
-    run = jaxsvm.fit(newton(LAM, loss=loss, bias=bias, system=system), data, KEY)
-    assert run.converged and run.info.step[-1] == 1 and float(run.tol) == np.float32(1e-6)
-    primal = float(objectives.primal(run.model, data, LAM, loss))
-    assert -1e-6 * best <= primal - best <= 1e-6 * primal
-    bound = jaxsvm.certificate(run.model, data, LAM, loss)
-    # The scores at the slopes are one of its candidates; with a free bias they are scaled down.
-    assert float(bound.gap) <= (3e-6 if bias != "free" else 1e-4) * primal
-    assert run.model.bias == bias
-
-
 @pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_the_residual_is_the_duality_gap(name, x64):
@@ -293,20 +173,6 @@ def test_the_residual_bounds_the_excess_with_a_free_bias(name, x64):
 
 
 # Rows of every kind
-
-
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("system", [None, "cholesky"])
-def test_sparse_rows_are_dense_rows(system, x64):
-    x = X * (RANDOM.random(X.shape) < 0.6)
-    dense = solve(dataset(x), loss=losses.squared_hinge, bias="feature", tol=1e-18)
-    sparse = jaxsvm.dataset(scipy.sparse.csr_matrix(x), Y)
-    run = solve(sparse, loss=losses.squared_hinge, bias="feature", system=system, tol=1e-18)
-    np.testing.assert_allclose(run.model.w, dense.model.w, atol=1e-8)
-    inside = jax.jit(lambda data: solve(data, bias="feature", system=system, tol=1e-18).model.w)(
-        sparse
-    )
-    np.testing.assert_allclose(inside, dense.model.w, atol=1e-8)
 
 
 def programs(solver, data):
@@ -537,33 +403,3 @@ def test_without_differentiation_a_solution_is_given_back():
     np.testing.assert_array_equal(found[0], w)
     assert found[1] == 2
     assert "dot_general" not in str(jax.make_jaxpr(call)(w))
-
-
-# What does not fit
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"lam": 0.0}, "lam must be a finite number above 0"),
-        ({"tol": -1.0}, "tol must be a finite number above 0"),
-        ({"loss": losses.hinge}, "newton needs a loss with a continuous slope, .* got hinge()"),
-        ({"loss": losses.pinball(0.2)}, "newton needs a loss with a continuous slope"),
-        ({"loss": losses.eps_insensitive(0.2)}, "newton needs a loss with a continuous slope"),
-        ({"loss": losses.crammer_singer}, "newton needs a loss with a continuous slope"),
-        ({"bias": "fixed"}, "bias must be one of 'none', 'feature', 'free'"),
-        ({"system": "qr"}, "system must be one of 'cholesky', 'cg', 'eigen'"),
-        ({"rounds": 0}, "rounds must be a whole number"),
-    ],
-)
-def test_what_newton_refuses(options, message):
-    with pytest.raises(ValueError, match=message):
-        newton(**({"lam": 0.1} | options))
-
-
-def test_what_a_solution_refuses():
-    data = dataset(dtype="float32")
-    with pytest.raises(ValueError, match="the slope of hinge"):
-        implicit.linear_solution(jnp.zeros(D), 0.0, data, 1.0, losses.hinge)
-    with pytest.raises(ValueError, match="bias must be one of"):
-        implicit.linear_solution(jnp.zeros(D), 0.0, data, 1.0, losses.squared_hinge, "yes")

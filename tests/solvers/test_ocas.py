@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import SVC, LinearSVC, LinearSVR
+from cases import maker
+from sklearn.svm import LinearSVC
 
 import jaxsvm
 from jaxsvm import features, kernels, losses, objectives, ocas, svm_perf
@@ -26,100 +26,11 @@ WEIGHT = RANDOM.integers(0, 4, size=N).astype(float)
 both = pytest.mark.parametrize("factory", [ocas, svm_perf])
 
 
-def dataset(x=X, y=Y, weight=None, dtype="float64"):
-    return jaxsvm.dataset(
-        x.astype(dtype), y, weight, task="binary" if set(np.unique(y)) <= {-1, 1} else "regression"
-    )
-
-
-def solve(solver, data, *, tol=1e-10, steps=300):
-    run = jaxsvm.fit(solver, data, KEY, steps=steps, every=25, tol=tol)
-    assert run.converged
-    return run
+dataset = maker(X, Y)
 
 
 def hinge(w, b=0.0, x=X, y=Y):
     return np.maximum(0, 1 - y * (x @ w + b)).mean()
-
-
-# Other programs
-
-
-@pytest.mark.long
-@both
-def test_the_hinge_is_that_of_liblinear(factory, x64):
-    for bias, intercept in (("none", False), ("feature", True)):
-        run = solve(factory(LAM, planes=PLANES, bias=bias), dataset())
-        other = LinearSVC(
-            loss="hinge",
-            C=1 / (LAM * N),
-            fit_intercept=intercept,
-            tol=1e-10,
-            max_iter=10**6,
-            random_state=0,
-        )
-        other.fit(X, Y)
-        np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-4)
-        np.testing.assert_allclose(run.model.b, other.intercept_ if intercept else 0, atol=1e-4)
-
-
-@pytest.mark.long
-@both
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_free_bias_is_that_of_libsvm(factory, weighted, x64):
-    weight = WEIGHT if weighted else np.ones(N)
-    run = solve(factory(LAM, planes=PLANES, bias="free"), dataset(weight=weight))
-    other = SVC(kernel="linear", C=1 / (LAM * weight.sum()), tol=1e-10).fit(
-        X, Y, sample_weight=weight
-    )
-    np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-4)
-    np.testing.assert_allclose(run.model.b, other.intercept_[0], atol=1e-4)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("bias", ["none", "free"])
-def test_logistic_is_that_of_scikit_learn(bias, x64):
-    run = solve(ocas(LAM, loss=losses.logistic, planes=PLANES, bias=bias), dataset(weight=WEIGHT))
-    C = 1 / (LAM * WEIGHT.sum())
-    other = LogisticRegression(
-        C=C, fit_intercept=bias == "free", solver="newton-cholesky", tol=1e-10
-    )
-    other.fit(X, Y, sample_weight=WEIGHT)
-    np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-4)
-    np.testing.assert_allclose(run.model.b, other.intercept_[0] if bias == "free" else 0, atol=1e-4)
-
-
-@pytest.mark.long
-def test_the_tube_is_that_of_liblinear(x64):
-    run = solve(
-        ocas(LAM, loss=losses.eps_insensitive(0.3), planes=PLANES, bias="feature"),
-        dataset(y=TARGETS),
-    )
-    other = LinearSVR(C=1 / (LAM * N), epsilon=0.3, tol=1e-10, max_iter=10**6, random_state=0).fit(
-        X, TARGETS
-    )
-    np.testing.assert_allclose(
-        [*run.model.w, run.model.b], [*other.coef_, *other.intercept_], atol=1e-4
-    )
-
-
-@pytest.mark.long
-@both
-def test_classes_are_those_of_liblinear(factory, x64):
-    kinds = np.digitize(TARGETS, [-1.0, 1.5])
-    data = jaxsvm.dataset(X, kinds, task="multiclass")
-    for bias, intercept in (("none", False), ("feature", True)):
-        solver = factory(LAM, loss=losses.crammer_singer, classes=3, planes=PLANES, bias=bias)
-        run = solve(solver, data, tol=1e-9, steps=600)
-        other = LinearSVC(
-            multi_class="crammer_singer",
-            C=1 / (LAM * N),
-            fit_intercept=intercept,
-            tol=1e-10,
-            max_iter=10**6,
-            random_state=0,
-        ).fit(X, kinds)
-        np.testing.assert_allclose(run.model(X), other.decision_function(X), atol=1e-3)
 
 
 # Closed forms and formulas
@@ -293,31 +204,3 @@ def test_features_of_drawn_rows_are_cpny(x64):
     np.testing.assert_allclose(run.model(data.x), exact.model(data.x), atol=1e-3)
     one, other = (float(objectives.primal(each.model, data, LAM)) for each in (run, exact))
     np.testing.assert_allclose(one, other, rtol=1e-8)
-
-
-# Bad input
-
-
-def test_bad_input_is_refused():
-    for factory in (ocas, svm_perf):
-        for options, sentence in (
-            ({"planes": 1}, "planes must be a whole number of at least 2, got 1"),
-            ({"bias": "some"}, "bias must be one of 'none', 'feature', 'free', got 'some'"),
-            ({"classes": 3}, "belong together"),
-            ({"loss": losses.crammer_singer}, "belong together"),
-            (
-                {"loss": losses.crammer_singer, "classes": 1},
-                "classes must be a whole number of at least 2",
-            ),
-            (
-                {"loss": losses.crammer_singer, "classes": 3, "bias": "free"},
-                "free bias of several classes",
-            ),
-        ):
-            with pytest.raises(ValueError, match=sentence):
-                factory(LAM, **options)
-        with pytest.raises(ValueError, match="lam must be a finite number above 0"):
-            factory(0.0)
-    for mix, sentence in ((0.0, "above 0, got 0"), (1.5, "mix must be at most 1, got 1.5")):
-        with pytest.raises(ValueError, match=sentence):
-            ocas(LAM, mix=mix)

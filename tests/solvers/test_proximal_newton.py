@@ -10,9 +10,10 @@ import scipy.optimize
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import formula
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.feature_selection import RFE, SelectFromModel
-from sklearn.linear_model import ElasticNet, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -32,10 +33,10 @@ Y = np.where(REAL > 0, 1.0, -1.0)
 WEIGHT = RNG.integers(0, 3, N).astype(float)
 SYSTEMS = ("gram", "columns")
 LOSSES = {
-    "squared_hinge": (losses.squared_hinge, lambda f, y: -2 * y * np.maximum(1 - y * f, 0)),
-    "logistic": (losses.logistic, lambda f, y: -y / (1 + np.exp(y * f))),
-    "smooth_hinge": (losses.smooth_hinge(), lambda f, y: -y * np.clip(1 - y * f, 0, 1)),
-    "squared": (losses.squared, lambda f, y: f - y),
+    "squared_hinge": losses.squared_hinge,
+    "logistic": losses.logistic,
+    "smooth_hinge": losses.smooth_hinge(),
+    "squared": losses.squared,
 }
 
 
@@ -115,7 +116,8 @@ def test_it_is_the_optimum_of_scipy_with_its_support(number, system, x64):
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_conditions_of_optimality_hold(name, ratio, bias, system, x64):
     """0 is a subgradient in each weight, in NumPy; rows of weight 0 do not count."""
-    lam, (loss, slope), y = 0.03, LOSSES[name], targets(name)
+    lam, loss, y = 0.03, LOSSES[name], targets(name)
+    _, slope, _ = formula(loss)
     solver = jaxsvm.proximal_newton(lam, l1_ratio=ratio, loss=loss, bias=bias, system=system)
     task = "regression" if name == "squared" else "binary"
     run = fit(solver, X, y, WEIGHT, 1e-13, steps=3, task=task)
@@ -130,16 +132,6 @@ def test_the_conditions_of_optimality_hold(name, ratio, bias, system, x64):
         run.model, jaxsvm.dataset(X, y, WEIGHT, task=task), lam, loss, l1_ratio=ratio
     )
     assert 0 <= float(bound.gap) < 1e-8
-
-
-@pytest.mark.parametrize("ratio", [1.0, 0.5])
-def test_the_squared_loss_is_the_elastic_net_of_scikit_learn(ratio, x64):
-    expected = ElasticNet(alpha=0.1, l1_ratio=ratio, fit_intercept=False, tol=1e-14, max_iter=10**6)
-    expected.fit(X, REAL)
-    for system in SYSTEMS:
-        solver = jaxsvm.proximal_newton(0.1, l1_ratio=ratio, loss=losses.squared, system=system)
-        run = fit(solver, X, REAL, task="regression", tol=1e-14)
-        np.testing.assert_allclose(run.model.w, expected.coef_, atol=1e-7)
 
 
 @pytest.mark.long
@@ -378,55 +370,6 @@ def test_a_path_goes_on_from_the_solution_before(x64):
     cold = jaxsvm.fit(jaxsvm.proximal_newton(0.049), data, KEY, steps=1, tol=1e-10)
     np.testing.assert_allclose(warm.v, cold.model.w, atol=1e-8)
     assert int(warm.steps) < int(cold.state.solver.steps)
-
-
-@pytest.mark.long
-def test_select_takes_lam_and_the_share():
-    chosen = jaxsvm.select(
-        lambda lam, ratio: jaxsvm.proximal_newton(lam, l1_ratio=ratio, bias="feature"),
-        jaxsvm.dataset(X.astype(np.float32), Y),
-        KEY,
-        folds=3,
-        steps=1,
-        lam=[0.01, 0.1],
-        ratio=[0.5, 1.0],
-        progress=False,
-    )
-    assert chosen.table.folds.shape == (2, 2, 3) and set(chosen.chosen) == {"lam", "ratio"}
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"lam": 0.0}, "lam must be a finite number above 0"),
-        (
-            {"l1_ratio": 1.5},
-            "l1_ratio must be a finite number of at least 0 and at most 1, got 1.5",
-        ),
-        (
-            {"l1_ratio": -0.1},
-            "l1_ratio must be a finite number of at least 0 and at most 1, got -0.1",
-        ),
-        ({"loss": losses.hinge}, "needs a loss with a curvature"),
-        ({"bias": "free"}, "bias must be one of"),
-        ({"system": "cg"}, "system must be one of"),
-        ({"rounds": 0}, "rounds"),
-    ],
-)
-def test_what_it_does_not_take(options, said):
-    with pytest.raises(ValueError, match=said):
-        jaxsvm.proximal_newton(**({"lam": 0.1} | options))
-
-
-def test_certificates_with_an_l1_norm_are_of_linear_models():
-    data = jaxsvm.dataset(X, Y)
-    kernel = fit(jaxsvm.decomposition(1.0, jaxsvm.kernels.rbf(1.0)), tol=1e-3).model
-    linear = fit(jaxsvm.newton(0.1), tol=1e-3).model
-    for model, options in ((kernel, {}), (linear, {"bias": "free"}), (linear, {"passes": 1})):
-        with pytest.raises(ValueError, match="l1_ratio is for linear models"):
-            jaxsvm.certificate(model, data, 0.1, losses.squared_hinge, l1_ratio=1.0, **options)
-    with pytest.raises(ValueError, match="l1_ratio must be a number from 0 to 1"):
-        jaxsvm.certificate(linear, data, 0.1, losses.squared_hinge, l1_ratio=2.0)
 
 
 def primal(machine, x, y, C, weight=1.0):

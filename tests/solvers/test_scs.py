@@ -413,62 +413,6 @@ def test_features_are_rows(x64):
     same(run.info.residual, one.info.residual, 1e-6)
 
 
-@pytest.mark.parametrize(
-    ("choices", "sentence"),
-    [
-        ({"lam": 0.0}, "lam must be a finite number above 0, got 0"),
-        (
-            {"capacity": 10, "first": 11},
-            "capacity is 10, below the first sample of 11 rows: raise it, or lower first",
-        ),
-        ({"capacity": 10, "growth": 11}, "capacity is 10, below the first sample of 11 rows"),
-        ({"capacity": 61}, "capacity is 61, but there are 60 rows of positive weight: lower it"),
-        ({"capacity": 0}, "capacity must be a whole number of at least 1, got 0"),
-        ({"capacity": 10.0}, "capacity must be a whole number.*, got 10.0"),
-        ({"capacity": True}, "capacity must be a whole number.*, got True"),
-        ({"growth": 0}, "growth must be a whole number of at least 1, or None, got 0"),
-        ({"first": 2.5}, "first must be a whole number.*, got 2.5"),
-        ({"metric": "l2"}, "metric must be one of 'rkhs', 'euclidean', got 'l2'"),
-        ({"line_search": "none"}, "line_search must be one of 'exact', 'wolfe', got 'none'"),
-        ({"eta1": 1.0}, "eta1 must be a finite number above 0 and below 1, got 1"),
-        ({"eta1": 0.0}, "eta1 must be a finite number above 0 and below 1, got 0"),
-        ({"eta1": np.ones(2)}, r"eta1 has shape \(2,\); sweep it"),
-        ({"eta2": -1.0}, "eta2 must be a finite number of at least 0, got -1"),
-        ({"gamma": 1.0}, "gamma must be a finite number above 1, got 1"),
-        ({"m_L": 0.4, "m_R": 0.2}, "m_L must be at most m_R"),
-        ({"m_L": 0.0}, "m_L must be a finite number above 0 and below 1, got 0"),
-        (
-            {"kernel": kernels.precomputed()},
-            "scs holds a sample of the rows, and a precomputed kernel needs all of them",
-        ),
-    ],
-)
-def test_bad_numbers(choices, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        jaxsvm.fit(
-            make(choices.pop("lam", 0.1), **choices), dataset(dtype=np.float32), KEY, steps=1
-        )
-
-
-@pytest.mark.long
-def test_more_rows_than_there_are():
-    live = int((WEIGHT > 0).sum())
-    data = dataset(weight=WEIGHT, dtype=np.float32)
-    with pytest.raises(
-        ValueError,
-        match=f"capacity is {live + 1}, but there are {live} rows of positive weight: lower it",
-    ):
-        jaxsvm.fit(make(capacity=live + 1), data, KEY, steps=1)
-    jaxsvm.fit(make(capacity=live), data, KEY, steps=1)
-    solver = make(capacity=N + 1)
-    with pytest.raises(
-        ValueError, match="capacity is 61, but there are 60 rows: lower it"
-    ):  # without `fit`
-        solver.init(KEY, data)
-    with pytest.raises(ValueError, match="labels"):
-        jaxsvm.fit(make(), jaxsvm.dataset(X.astype("f"), X[:, 0], task="regression"), KEY, steps=1)
-
-
 @pytest.mark.long
 def test_constants_apart_only_as_printed():
     """paper_constants has m_L above m_R; what is given beside it does not count."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.sparse
+from cases import maker
 from scipy.optimize import linprog
 from water_levels import by_sorting
 
@@ -25,8 +25,7 @@ WEIGHT = RNG.integers(0, 4, N) * 1.0
 KEY = jax.random.key(5)
 
 
-def dataset(x=X, y=Y, weight=None, dtype=np.float64):
-    return jaxsvm.dataset(x if scipy.sparse.issparse(x) else x.astype(dtype), y, weight)
+dataset = maker(X, Y)
 
 
 @functools.partial(jax.jit, static_argnames=("steps",))
@@ -199,18 +198,6 @@ def test_the_scale_of_the_rows_is_that_of_the_problem(x64):
         for s in (1.0, 1000.0)
     )
     np.testing.assert_allclose(1000 * np.asarray(other.model.w), one.model.w, rtol=1e-8)
-
-
-@pytest.mark.parametrize(("choices", "sentence"), [
-    ({"nu": -1.0}, "nu must be a finite number of at least 0, got -1"),
-    ({"nu": np.nan}, "nu must be a finite number of at least 0, got nan"),
-    ({"nu": 0.1, "horizon": 0.0}, "horizon must be a finite number above 0, got 0"),
-])  # fmt: skip
-def test_bad_numbers(choices, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        jaxsvm.fit(
-            jaxsvm.simba(choices.pop("nu"), **choices), dataset(dtype=np.float32), KEY, steps=1
-        )
 
 
 @pytest.mark.long
