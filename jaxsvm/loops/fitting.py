@@ -93,7 +93,7 @@ class Inputs(NamedTuple):
     sampler: Sampler
     probe: Any  # model -> tree of arrays, as an argument of a program; or None
     data: Batch  # the training rows
-    x: Any  # the same rows as steps read them
+    x: Any  # the same rows as steps read them; None: as they are
 
 
 class Lengths(NamedTuple):
