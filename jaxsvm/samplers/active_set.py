@@ -13,7 +13,7 @@ from ..types import Array, Batch
 from .base import Batches
 from .permutation import in_rounds
 
-PERIOD = 1024  # rows between two updates of the counters
+PERIOD = 4096  # rows between two updates of the counters
 WORDS = 4  # rounds of the shuffle, of rows that are in random order already
 
 
@@ -46,7 +46,7 @@ class active_rows(Batches):
     pass over all rows did, or had visited `effort` n rows. Thus no row is dropped for good, and
     the residual of a coordinate method always covers a visit to every row.
 
-    Counters are updated once in min(n, 1,024) rows, so that passes over fewer rows are repeated.
+    Counters are updated once in min(n, 4,096) rows, so that passes over fewer rows are repeated.
     A row has weight w_i / (mean positive weight) in the batch. For methods that report no
     progress, every pass is over all rows.
 
