@@ -57,7 +57,10 @@ def kernel_matrix(fn: Any, rows: Any, other: Any) -> np.ndarray:
 
 
 def _rbf(kernel: kernels.rbf, x: np.ndarray, z: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Values exp(-rate |x - z|^2), whose powers are one product of matrices."""
+    """Values exp(-rate |x - z|^2), whose powers are one product of matrices, but of one row."""
+    if len(x) == 1:
+        gap = z - x
+        return np.exp(-kernel.rate * np.einsum("nd,nd->n", gap, gap)[None].astype(dtype))
     shift = z[:1].sum(axis=0)  # of rows far from 0 products lose digits
     x, z = x - shift, z - shift
     square, one = lambda a: np.einsum("nd,nd->n", a, a)[:, None], lambda a: np.ones((len(a), 1))
@@ -82,7 +85,8 @@ def kernel_values(
     With coefficients (m,) or (k, m) their sums, (n,) or (n, k).
     """
     numbers, rows = jax.tree.map(np.asarray, kernel), np.float64(z)
-    with one_thread(), np.errstate(over="ignore"):  # what is too large makes no finite model
+    threads = one_thread() if len(x) > 1 else contextlib.nullcontext()
+    with threads, np.errstate(over="ignore"):  # what is too large makes no finite model
         values = VALUES[type(kernel)](numbers, rows if x is z else np.float64(x), rows, dtype)
         values = values.astype(dtype, copy=False)
         return values if coef is None else values @ coef.T

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
 from .. import kernels
 from ..checks import is_sparse
@@ -97,7 +97,6 @@ class KernelSVM(KernelParameters, BaseSVM):
         return matrix, y, weight
 
     def _scores(self, X: ArrayLike) -> np.ndarray:
-        check_is_fitted(self, "model_")
         if self._kernel_rows is None:
             return super()._scores(X)
         if hasattr(self, "n_features_in_"):
