@@ -264,5 +264,5 @@ def table() -> np.ndarray:
         left, right = high - ratio * (high - low), low + ratio * (high - low)
         go_left = s(left) >= s(right)
         low, high = np.where(go_left, low, left), np.where(go_left, right, high)
-    best = np.maximum(np.maximum(s(low), s(high)), np.maximum(s(0.0), s(1.0)))
+    best = np.maximum(s(low), s(high))  # at the ends too: the bracket keeps them
     return np.maximum(m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * kappa - best**2, 0)

@@ -1,0 +1,24 @@
+"""Which solvers are fitted along a path of C."""
+
+import pytest
+
+from jaxsvm import decomposition, one_vs_one, one_vs_rest, pegasos
+from jaxsvm.wrappers.paths import MOST_CLASSES, machine_of
+
+
+@pytest.mark.parametrize(
+    ("solver", "is_exact"),
+    [
+        (decomposition(1.0), True),
+        (one_vs_rest(decomposition(1.0), MOST_CLASSES + 1), True),
+        (one_vs_one(decomposition(1.0), MOST_CLASSES), True),
+        (one_vs_one(decomposition(1.0), MOST_CLASSES + 1), False),
+        (pegasos(1.0), False),
+        (one_vs_one(pegasos(1.0), 3), False),
+    ],
+    ids=str,
+)
+def test_exact_machines_have_paths_but_for_pairs_of_many_classes(solver, is_exact):
+    machine, wrapper = machine_of(solver)
+    assert (machine is not None) == is_exact
+    assert (wrapper is not None) == (is_exact and machine is not solver)
