@@ -184,7 +184,6 @@ def coordinate_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, 
     old = index_row(coef, i)
     limits = index_row(bounds.low, i), index_row(bounds.high, i)
     new = snap_to_bound(index_row(coef + sign * t, i), old, *limits)
-    new = jnp.where(index_row(rate / curvature >= room, i), index_row(end, i), new)
     by = jnp.where(gain > 0, new, old) - old
     change = -by * row(i)
     new_coef = coef.at[i].set(jnp.where(gain > 0, new, old), mode="promise_in_bounds")

@@ -2,19 +2,22 @@
 
 import pytest
 
-from jaxsvm import decomposition, one_vs_one, one_vs_rest, pegasos
+from jaxsvm import decomposition, kernels, one_vs_one, one_vs_rest, pegasos
 from jaxsvm.wrappers.paths import MOST_CLASSES, machine_of
+
+
+EXACT = decomposition(1.0, kernels.rbf(1.0))
 
 
 @pytest.mark.parametrize(
     ("solver", "is_exact"),
     [
-        (decomposition(1.0), True),
-        (one_vs_rest(decomposition(1.0), MOST_CLASSES + 1), True),
-        (one_vs_one(decomposition(1.0), MOST_CLASSES), True),
-        (one_vs_one(decomposition(1.0), MOST_CLASSES + 1), False),
+        (EXACT, True),
+        (one_vs_rest(EXACT, classes=MOST_CLASSES + 1), True),
+        (one_vs_one(EXACT, classes=MOST_CLASSES), True),
+        (one_vs_one(EXACT, classes=MOST_CLASSES + 1), False),
         (pegasos(1.0), False),
-        (one_vs_one(pegasos(1.0), 3), False),
+        (one_vs_one(pegasos(1.0), classes=3), False),
     ],
     ids=str,
 )
