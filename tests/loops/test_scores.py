@@ -1,7 +1,10 @@
 """The numbers of a table of scores."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+import jaxsvm
 from jaxsvm.loops.selection import Scores
 
 
@@ -18,3 +21,20 @@ def test_standard_errors_are_over_the_folds_whatever_the_axes():
     np.testing.assert_allclose(table(folds).se, spread, rtol=1e-12)
     np.testing.assert_allclose(table(folds.transpose(1, 0, 2)).se, spread.T, rtol=1e-12)
     assert np.isnan(table(folds[..., :1]).se).all() and table(folds[0, :, :1]).se.shape == (4,)
+
+
+def test_gaps_are_those_of_certificates_of_each_fold():
+    random = np.random.default_rng(1)
+    x = random.normal(size=(60, 2))
+    data = jaxsvm.dataset(x, np.where(x[:, 0] + random.normal(size=60) > 0, 1, -1))
+    machine = lambda C: jaxsvm.decomposition(C, jaxsvm.kernels.rbf(1.0))
+    key, tol = jax.random.key(0), 0.2
+    found = jaxsvm.select(machine, data, key, folds=3, C=[1.0], tol=tol, progress=False)
+    for fold, (gap, primal) in enumerate(
+        zip(found.table.gap[0], found.table.primal[0], strict=True)
+    ):
+        rest = data._replace(weight=jnp.asarray(found.fold != fold, jnp.float32))
+        proof = jaxsvm.certificate(jaxsvm.fit(machine(1.0), rest, key, tol=tol), rest, C=1.0)
+        np.testing.assert_allclose(gap, proof.gap / proof.primal, rtol=1e-3)
+        np.testing.assert_allclose(primal, proof.primal * rest.weight.sum(), rtol=1e-4)
+        assert gap > 1e-3

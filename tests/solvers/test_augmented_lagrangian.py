@@ -4,6 +4,8 @@ float64."""
 from __future__ import annotations
 
 import functools
+import importlib
+import types
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +30,7 @@ Y = np.where(TARGET > 0, 1.0, -1.0)
 WEIGHT = RNG.integers(0, 4, N) * 1.0
 KEY = jax.random.key(5)
 fit = functools.partial(jaxsvm.fit, key=KEY)
+lagrangian = importlib.import_module("jaxsvm.solvers.dual.augmented_lagrangian")
 BIASES = ("none", "feature")
 
 
@@ -188,3 +191,16 @@ def test_linear_svc_takes_it_on_many_rows_unless_c_and_the_rows_are_large():
         OurLinearSVC(loss="hinge", max_iter=5).fit(x, y)
     hard = OurLinearSVC(loss="hinge", C=1e6).fit(x * np.float32([1, 1, 1, 1, 300]), y)  # no warning
     assert hard.solver_ == "interior_point" and hard.fit_.converged
+
+
+def test_maximisers_and_their_slopes_at_the_corners_of_the_tube(x64):
+    """At a corner the coefficient is 0, and its derivative is taken to be 0."""
+    residual = jnp.array([0.0, 0.5, -0.5, 0.75, -0.75, 3.0])  # multiples of 1/4: sums are exact
+    n, loss = len(residual), losses.eps_insensitive(0.5)
+    zeros, ones = jnp.zeros(n), jnp.ones(n)
+    bounds = loss.quadratic(residual, ones)
+    rows = lagrangian.Rows(zeros[:, None], residual, ones, 1.0, 2.0, bounds, loss, False)
+    at = types.SimpleNamespace(multiplier=zeros, penalty=2.0)
+    coef, slope = rows.coef_of(at, zeros)
+    np.testing.assert_array_equal(coef, [0, 0, 0, 0.5, -0.5, 1])
+    np.testing.assert_array_equal(slope, [0, 0, 0, 2, 2, 0])

@@ -186,3 +186,11 @@ def test_the_start_of_another_number():
         state, _ = solver.update(state, take(data, index))
     exact = LinearSVC(loss="hinge", C=0.01, tol=1e-8, max_iter=10**6).fit(X, Y)
     np.testing.assert_allclose(state.w, exact.coef_[0], atol=1e-3)
+
+
+def test_the_gap_is_known_once_all_rows_were_visited():
+    run = lambda steps: fit(
+        jaxsvm.block_descent(C), dataset(), steps=steps, every=1, sampler=samplers.epochs(1)
+    )
+    residual = np.asarray(run(N + 1).info.residual)
+    assert np.isinf(residual[: N - 1]).all() and np.isfinite(residual[N - 1 :]).all()

@@ -5,7 +5,6 @@ import pytest
 from jaxsvm import decomposition, kernels, one_vs_one, one_vs_rest, pegasos
 from jaxsvm.wrappers.paths import MOST_CLASSES, machine_of
 
-
 EXACT = decomposition(1.0, kernels.rbf(1.0))
 
 

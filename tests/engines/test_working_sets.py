@@ -1,0 +1,22 @@
+"""Steps on the pairs of one working set."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxsvm.engines.dual_qp import Dual
+from jaxsvm.engines.smo_step import index_row, pair_step, solve
+from jaxsvm.types import Quadratic
+
+
+def test_a_working_set_makes_so_many_steps_on_pairs(x64):
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(8, 2)), jnp.asarray(np.tile([1.0, -1.0], 4))
+    gram = jnp.asarray(np.exp(-((x[:, None] - x) ** 2).sum(-1)))
+    bounds = Quadratic(jnp.where(y > 0, 0.0, -5.0), jnp.where(y > 0, 5.0, 0.0))
+    dual, error = Dual(jnp.zeros(8), y, bounds, jnp.diag(gram)), jnp.zeros(())
+    end = jax.jit(solve, static_argnames="bias")(gram, dual, error, jnp.zeros(()), "free", 3)
+    for _ in range(3):
+        dual, error, _ = pair_step(lambda i: index_row(gram, i), dual, error)
+    assert int(end.steps) == 3
+    np.testing.assert_allclose(end.dual.coef, dual.coef, atol=1e-14)

@@ -1,0 +1,22 @@
+"""Functions of points that are held less a shift."""
+
+import jax
+import numpy as np
+import pytest
+
+import jaxsvm
+from jaxsvm import budget, kernels
+
+
+@pytest.mark.parametrize("far", [0.0, 100.0])
+def test_points_of_a_model_on_a_budget_are_rows_where_they_came_from(far):
+    x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32) + np.float32(far)
+    data = jaxsvm.dataset(x, np.where(x[:, 0] > far, 1, -1))
+    solver = jaxsvm.bsgd(0.1, kernels.rbf(1.0), budget=8, maintain=budget.remove())
+    model = jaxsvm.fit(solver, data, jax.random.key(0), steps=60).model
+    points = np.asarray(model.x)[np.asarray(model.coef) != 0]
+    apart = np.abs(points[:, None] - x).max(axis=2).min(axis=1)
+    assert len(points) == 8 and apart.max() < 1e-4 * max(far, 1)
+    value = lambda rows: np.exp(-((rows[:, None] - points) ** 2).sum(-1) / 2)
+    coef = np.asarray(model.coef)[np.asarray(model.coef) != 0]
+    np.testing.assert_allclose(model(data.x), value(x) @ coef, atol=1e-3)
