@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxsvm.budget.base import Points
-from jaxsvm.budget.merging import _some_sqdist, _sqdist
+from jaxsvm.budget.merging import _share, _some_sqdist, _sqdist
 
 
 def test_distances_at_some_places_and_at_all_are_those_of_their_rows(x64):
@@ -16,3 +16,8 @@ def test_distances_at_some_places_and_at_all_are_those_of_their_rows(x64):
     np.testing.assert_allclose(_sqdist(points, x[5]), want, rtol=1e-12)
     places = jnp.array([4, 0, 3, 3])
     np.testing.assert_allclose(_some_sqdist(points, x[5], places), want[places], rtol=1e-12)
+
+
+def test_the_share_of_two_coefficients_of_0_is_0():
+    shares = _share(jnp.array([0.0, 1.0, -3.0, 0.25]), jnp.array([0.0, 3.0, -1.0, 0.75]))
+    np.testing.assert_array_equal(shares, [0, 0.25, 0.75, 0.25])

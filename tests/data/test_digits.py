@@ -25,3 +25,10 @@ def test_the_first_column_that_loses_digits_is_named_once(form):
 def test_columns_that_float32_holds_exactly_are_not_named(recwarn):
     jaxsvm.dataset(np.stack([STEPS, FAR + 8 * STEPS], axis=1), LABELS)
     assert not [w for w in recwarn if "rounding to float32" in str(w.message)]
+
+
+@pytest.mark.parametrize(("share", "is_told"), [(0.999, True), (1.001, False)])
+def test_columns_whose_squares_vanish_are_told(share, is_told, recwarn):
+    width = share * 100 * np.finfo(np.float32).tiny ** 0.5
+    jaxsvm.dataset(np.stack([STEPS, width * LABELS / 2], axis=1), LABELS)
+    assert bool([w for w in recwarn if "squares of such" in str(w.message)]) == is_told
