@@ -1,11 +1,12 @@
 """Functions of points that are held less a shift."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxsvm
-from jaxsvm import budget, kernels
+from jaxsvm import budget, kernels, spaces
 
 
 @pytest.mark.parametrize("far", [0.0, 100.0])
@@ -20,3 +21,15 @@ def test_points_of_a_model_on_a_budget_are_rows_where_they_came_from(far):
     value = lambda rows: np.exp(-((rows[:, None] - points) ** 2).sum(-1) / 2)
     coef = np.asarray(model.coef)[np.asarray(model.coef) != 0]
     np.testing.assert_allclose(model(data.x), value(x) @ coef, atol=1e-3)
+
+
+@pytest.mark.parametrize("kernel", [kernels.linear(), kernels.rbf(1.0)], ids=str)
+def test_a_row_that_comes_again_is_one_point(kernel):
+    data = jaxsvm.dataset(np.array([[1.0, 0.0], [5.0, 5.0]], np.float32), [1, -1])
+    space = spaces.budgeted(kernel, budget=4, maintain=budget.remove())
+    f = space.zero(jax.random.key(0), data)
+    for row, coef, support in ((0, 1.0, 1), (0, -1.0, 1), (0, 1.0, 1), (1, 2.0, 2), (0, 0.5, 2)):
+        batch = jaxsvm.take(data, jnp.array([row], jnp.int32))
+        f = space.add(f, jnp.zeros(()), jnp.array([coef]), batch)
+        assert int(space.support(f)) == support
+    np.testing.assert_allclose(np.sort(np.asarray(space.model(f).coef))[-2:], [1.5, 2.0])
