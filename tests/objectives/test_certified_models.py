@@ -49,3 +49,12 @@ def test_the_violation_is_that_of_libsvm_for_bounds_of_any_size():
         model = Expansion(kernels.rbf(1.0), jnp.asarray(x), *parts)
         found = jaxsvm.objectives.kkt_residual(model, jaxsvm.dataset(x, y), lam, bias="free")
         np.testing.assert_allclose(found, 2.0)
+
+
+def test_the_error_of_a_model_that_is_always_wrong_is_1_and_not_more():
+    model = Linear(jnp.ones(1), jnp.asarray(0.0))
+    for seed in range(20):
+        weight = np.random.default_rng(seed).random(999).astype(np.float32)
+        sides = np.tile([1, -1, 1], 333)
+        data = jaxsvm.dataset(-sides[:, None].astype(np.float32), sides, weight)
+        assert 1 - 1e-6 < float(jaxsvm.error_on(data)(model)) <= 1
