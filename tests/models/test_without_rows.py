@@ -2,9 +2,11 @@
 
 import jax
 import numpy as np
+import pytest
 
 import jaxsvm
 from jaxsvm import models
+from jaxsvm.models.libsvm import _row
 
 
 def test_pairs_of_linear_models_have_points_that_are_no_rows():
@@ -22,3 +24,9 @@ def test_a_model_of_a_precomputed_kernel_holds_no_rows(tmp_path):
     model = models.from_libsvm(path, columns=4)
     assert model.inner.x.shape == (4, 0)
     np.testing.assert_array_equal(model.inner.coef, [1, 0, -2, 0])
+
+
+def test_indices_of_a_line_end_at_the_number_of_columns():
+    assert _row("1 2:5 3:6".split(), 1, 3, False)[1].tolist() == [2, 3]
+    with pytest.raises(ValueError, match="indices rise from 1 to 3"):
+        _row("1 2:5 4:6".split(), 1, 3, False)
