@@ -32,4 +32,6 @@ def test_a_row_that_comes_again_is_one_point(kernel):
         batch = jaxsvm.take(data, jnp.array([row], jnp.int32))
         f = space.add(f, jnp.zeros(()), jnp.array([coef]), batch)
         assert int(space.support(f)) == support
-    np.testing.assert_allclose(np.sort(np.asarray(space.model(f).coef))[-2:], [1.5, 2.0])
+    np.testing.assert_allclose(np.sort(np.asarray(space.model(f).coef)), [0, 0, 1.5, 2.0])
+    f = space.add(f, jnp.zeros(()), jnp.array([-4.0]), batch)  # to the other side
+    np.testing.assert_allclose(np.sort(np.asarray(space.model(f).coef)), [-2.5, 0, 0, 2.0])
