@@ -4,6 +4,7 @@ It is the only place that sets matmul precision.
 """
 
 from .batching import any_under_vmap as any_under_vmap
+from .batching import map_in_groups as map_in_groups
 from .batching import map_on_cpu as map_on_cpu
 from .batching import map_sharing as map_sharing
 from .centring import CentredRows as CentredRows
