@@ -19,6 +19,7 @@ from .centring import sqdist_of as sqdist_of
 from .dependence import check_open as check_open
 from .dependence import depends_on as depends_on
 from .double import in_double as in_double
+from .golden import bisect as bisect
 from .golden import golden_section as golden_section
 from .hashing import hash32 as hash32
 from .hashing import multiply_high as multiply_high
