@@ -448,17 +448,6 @@ def caller_stacklevel() -> int:
     return level
 
 
-def check_share(l1_ratio: Any) -> None:
-    """Check that it is one number from 0 to 1.
-
-    Raises:
-        ValueError: it is not.
-    """
-    check_scalars(l1_ratio=l1_ratio)
-    if not isinstance(l1_ratio, jax.core.Tracer) and not 0 <= float(l1_ratio) <= 1:
-        raise ValueError(f"l1_ratio must be a number from 0 to 1, got {float(l1_ratio):g}")
-
-
 def check_scalars(**numbers: object) -> None:
     """Check that each is one number.
 

@@ -28,7 +28,7 @@ import jaxsvm
 from . import features, kernels, losses, samplers
 from .__about__ import __version__
 from .checks import is_sparse
-from .data.files import read, word_columns
+from .data.files import read
 from .files import atomic_path
 from .loops.progress import Bar
 from .models.frames import is_frame
@@ -108,8 +108,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             args = parser().parse_args(argv) if argv else argparse.Namespace(command="first_job")
             check(args)
-            if own_process:
-                keep_programs()
+            if own_process and jax.config.jax_enable_compilation_cache:  # type: ignore[attr-defined]
+                # a file that another process is writing, or a full disk, only costs a compilation
+                text = "Error (reading|writing) persistent compilation"
+                warnings.filterwarnings("ignore", message=text)
+                jaxsvm.cache_programs()
             {"first_job": first_job, "train": train, "predict": predict}[args.command](args)
             sys.stdout.flush()
             return 0
@@ -158,14 +161,6 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError("--folds must be at least 2, and --hold-out between 0 and 1")
 
 
-def keep_programs() -> None:
-    """Keep compiled programs on disk, unless a setting of JAX forbids it."""
-    if jax.config.jax_enable_compilation_cache:  # type: ignore[attr-defined]
-        # a file that another process is writing, or a full disk, only costs a compilation
-        warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation")
-        jaxsvm.cache_programs()
-
-
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[None]:
     """Show the seconds of a block on the standard error stream, from the third on."""
@@ -195,8 +190,9 @@ def train(args: argparse.Namespace) -> None:
 
     rows = read(args.file, args.target)
     saved = {"target": args.target, "first": rows.first, "width": rows.x.shape[1]}
-    saved["columns"] = list(rows.x) if is_frame(rows.x) else None
-    saved["words"] = word_columns(rows.x)
+    is_table = is_frame(rows.x)
+    saved["columns"] = list(rows.x) if is_table else None
+    saved["words"] = list(rows.x.select_dtypes(exclude=["number", "bool"])) if is_table else []
     rows = clean(rows, saved, args.file)
     if args.target is not None and rows.y.dtype.kind == "U":
         saved["words"].append(args.target)  # of other files the same text

@@ -13,7 +13,7 @@ from ._node import static, struct
 from .calibration import check_held_out, places_of
 from .checks import check_scalars
 from .models import Classes, Classifier, Named, check_values, decision_values, names_of
-from .numerics import is_traced
+from .numerics import bisect, is_traced
 from .types import Array, Batch, Model, Rows, Scalar
 
 HALVINGS = 60  # of the ends of intervals: below the rounding of float32 and near that of float64
@@ -94,15 +94,9 @@ class Conformal(Named):
 
         def upper(values):
             """The least number for which enough residuals are at most its distance, (n,)."""
-
-            def halve(_, ends):
-                low, high = ends
-                middle = (low + high) / 2
-                is_enough = weight_of("right")(middle[None] - values) >= goal
-                return jnp.where(is_enough, low, middle), jnp.where(is_enough, middle, high)
-
+            is_enough = lambda end: weight_of("right")(end[None] - values) >= goal
             low, high = jnp.min(values, axis=0) - 1e-6 * most, jnp.max(values, axis=0) + most
-            end = jax.lax.fori_loop(0, HALVINGS, halve, (low, high))[1]
+            end = bisect(is_enough, low, high, HALVINGS)[1]
             return jnp.where(mass >= goal, end, jnp.inf)
 
         return jnp.stack([-upper(-values), upper(values)], axis=1)

@@ -317,6 +317,7 @@ class _OfDistances(Kernel):
 
     differences = True
     of_products = property(lambda self: lambda *products: self.value(distances(*products)))
+    gammas = property(lambda self: (self.rate,))
 
     def value(self, distance: Array) -> Array:
         raise NotImplementedError
@@ -377,7 +378,6 @@ class rbf(_OfDistances):
     _: KW_ONLY
     gamma: float | Array | None = positive(default=None)
     of_products = property(lambda self: None if self.by_column else super().of_products)
-    gammas = property(lambda self: (self.rate,))
 
     def check(self) -> None:
         gamma: Any = self.gamma
@@ -435,7 +435,7 @@ class laplacian(_OfDistances):
 
     sigma: float = positive()
     spectrum = property(lambda self: (jax.random.cauchy, lambda: 1 / jnp.asarray(self.sigma)))
-    of_products = None
+    gammas, of_products = (), None
 
     def distance(self, x: Any, z: Any) -> Array:
         return l1_distances(x.value, z.value)
@@ -485,16 +485,19 @@ class _Matern(_OfDistances):
     nu: ClassVar[float]
     curvature: ClassVar[float]
     factor: ClassVar[Callable]
-    spectrum = property(
-        lambda self: (functools.partial(_student, self.nu), lambda: 1 / jnp.asarray(self.sigma))
-    )
+    spectrum = property(lambda self: (self.draw, lambda: 1 / jnp.asarray(self.sigma)))
     rate = property(lambda self: self.curvature / (self.sigma * self.sigma))
-    gammas = property(lambda self: (self.rate,))
 
     def value(self, distance: Array) -> Array:
         square, away = distance, distance > 0  # the root of 0 has no derivative
         t = jnp.sqrt(2 * self.nu * jnp.where(away, square, 1)) / self.sigma
         return jnp.where(away, self.factor(t) * jnp.exp(-t), 1 - self.rate * square)
+
+    def draw(self, key: Array, shape: tuple[int, int], dtype: np.dtype) -> Array:
+        """Columns of the multivariate t distribution of 2 nu degrees of freedom."""
+        for_normal, for_gamma = jax.random.split(key)
+        rate = jax.random.gamma(for_gamma, self.nu, shape[1:], dtype) / self.nu
+        return jax.random.normal(for_normal, shape, dtype) / jnp.sqrt(rate)[None, :]
 
 
 @node
@@ -526,13 +529,6 @@ class matern52(_Matern):
     factor = staticmethod(lambda t: 1 + t + t * t / 3)
 
 
-def _student(nu: float, key: Array, shape: tuple[int, int], dtype: np.dtype) -> Array:
-    """Columns of the multivariate t distribution of 2 nu degrees of freedom."""
-    for_normal, for_gamma = jax.random.split(key)
-    rate = jax.random.gamma(for_gamma, nu, shape[1:], dtype) / nu
-    return jax.random.normal(for_normal, shape, dtype) / jnp.sqrt(rate)[None, :]
-
-
 @node
 class rational_quadratic(_OfDistances):
     """The rational quadratic kernel (1 + |x - z|^2 / (2 alpha sigma^2))^(-alpha).
@@ -557,7 +553,6 @@ class rational_quadratic(_OfDistances):
     alpha: float = positive(default=1.0)
     spectrum = property(lambda self: (self.draw, lambda: 1 / jnp.asarray(self.sigma)))
     rate = property(lambda self: 1 / (2 * self.sigma * self.sigma))
-    gammas = property(lambda self: (self.rate,))
 
     def value(self, distance: Array) -> Array:
         return jnp.exp(-self.alpha * jnp.log1p(distance * (self.rate / self.alpha)))

@@ -17,7 +17,7 @@ from .kernels import Kernel
 from .losses import hinge
 from .models import OneVsRest
 from .numerics import total
-from .solvers import decomposition, newton, proximal_newton, sdca
+from .solvers import decomposition, newton, sdca
 from .types import Array, Batch, Info, Loss, Model, Solver, SparseRows, State, Wrapper
 from .wrappers.multiclass import one_vs_rest
 from .wrappers.problems import stack_models
@@ -259,21 +259,6 @@ def newton_by_C(C: Any, **options: Any) -> by_C:
         'feature'
     """
     return by_C(C, newton(1.0, **options))
-
-
-def proximal_newton_by_C(C: Any, **options: Any) -> by_C:
-    """Minimise r |w|_1 + (1-r)/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i), r = l1_ratio.
-
-    It is `proximal_newton` as `newton_by_C` is `newton`.
-
-    Example:
-        >>> import jax, jaxsvm
-        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(proximal_newton_by_C(0.5), data, jax.random.key(0), steps=1)
-        >>> result.model.w.tolist()
-        [0.5]
-    """
-    return by_C(C, proximal_newton(1.0, **options))
 
 
 @node

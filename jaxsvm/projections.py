@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from .checks import as_number, calling, check_nonnegative, shown
-from .numerics import dot
+from .numerics import bisect, dot
 from .types import Array, Scalar
 
 __all__ = ["ball", "box_section", "keep", "product", "shorten"]
@@ -155,12 +155,6 @@ def box_section(
     slack = jnp.abs(offset - jnp.vdot(normal, jnp.broadcast_to(low, x.shape))) / jnp.abs(normal)
     high_end = jnp.where(jnp.isfinite(high), high, low + slack)
     ends = jnp.stack([(x - low) / normal, (x - high_end) / normal])
-
-    def bisect(_, bracket):
-        left, right = bracket
-        middle = (left + right) / 2
-        is_above = jnp.vdot(normal, point_at(middle)) > offset
-        return jnp.where(is_above, middle, left), jnp.where(is_above, right, middle)
-
-    left, right = jax.lax.fori_loop(0, steps, bisect, (jnp.min(ends), jnp.max(ends)))
+    is_below = lambda t: ~(jnp.vdot(normal, point_at(t)) > offset)
+    left, right = bisect(is_below, jnp.min(ends), jnp.max(ends), steps)
     return point_at((left + right) / 2)

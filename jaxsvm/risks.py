@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from .numerics import accum_dtype, fast_max, pairwise_sum, sums, total
+from .numerics import accum_dtype, bisect, fast_max, pairwise_sum, sums, total
 from .types import Array, Batch, Loss
 
 __all__ = [
@@ -157,13 +157,7 @@ def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
         return (k < DOUBLINGS) & ((balance(low) > 0) | (balance(high) < 0))
 
     _, low, high = lax.while_loop(is_narrow, widen, (jnp.zeros((), jnp.int32), -reach, reach))
-
-    def halve(_, ends):
-        middle = (ends[0] + ends[1]) / 2
-        is_left = balance(middle) < 0
-        return jnp.where(is_left, middle, ends[0]), jnp.where(is_left, ends[1], middle)
-
-    low, high = lax.fori_loop(0, jnp.finfo(f.dtype).nmant + 9, halve, (low, high))
+    low, high = bisect(lambda b: ~(balance(b) < 0), low, high, jnp.finfo(f.dtype).nmant + 9)
     (value_low, u_low), (value_high, u_high) = (risk.value_and_slope(f + b) for b in (low, high))
     fall, rise = -pairwise_sum(u_low), pairwise_sum(u_high)
     total = fall + rise

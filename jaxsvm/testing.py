@@ -14,7 +14,7 @@ from jax import lax
 
 from . import loops, models
 from ._node import node
-from .checks import is_array
+from .checks import is_array, is_key
 from .data import dataset
 from .types import (
     Array,
@@ -218,8 +218,7 @@ def _type_difference(before: object, after: object) -> str | None:
 
 
 def _numbers(leaf: Any) -> np.ndarray:
-    is_key = jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+    return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
 
 
 def _difference(a: object, b: object, tolerance: float | None = None) -> str | None:

@@ -102,11 +102,6 @@ def read(path: str | os.PathLike, target: str | None = None, like: Mapping | Non
         raise ValueError(f"{path}, read as {kind}: {' '.join(str(error).split())}") from error
 
 
-def word_columns(x: Any) -> list:
-    """The names of the columns of a data frame that hold no numbers; none of other rows."""
-    return list(x.select_dtypes(exclude=["number", "bool"])) if is_frame(x) else []
-
-
 def _table(path: str, kind: str, target: str | None, words: list | None) -> Rows:
     import pandas
 

@@ -389,7 +389,7 @@ def check_digits(x: Any, dtype: np.dtype, ranges: tuple | None = None) -> None:
     """
     if not x.shape[0] or x.dtype.kind not in "iuf" or np.can_cast(x.dtype, dtype):
         return
-    columns, low, high = ranges or _range(x)
+    columns, low, high = ranges or stored_range(x)
     bound = np.finfo(dtype).eps / 2 * np.maximum(np.abs(low), np.abs(high))
     for k in np.flatnonzero((high > low) & (bound > 1e-4 * (high - low))):
         column = x.data[x.indices == columns[k]] if is_sparse(x) else x[:, k]
@@ -397,16 +397,9 @@ def check_digits(x: Any, dtype: np.dtype, ranges: tuple | None = None) -> None:
             return
 
 
-def _range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The columns (those stored, of a CSR matrix), and the smallest and largest value of each."""
-    if is_sparse(x):
-        return stored_range(x)
-    return np.arange(x.shape[1]), x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
-
-
 def _check_columns(x: object, dtype: np.dtype) -> None:
     """Warn of columns of other scales, that underflow when squared, or that lose digits."""
-    columns, low, high = _range(x)
+    columns, low, high = stored_range(x)
     ranges = high - low
     large = ranges[ranges > 0]
     if large.size and large.max() > 1000 * large.min():

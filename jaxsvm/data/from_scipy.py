@@ -43,10 +43,12 @@ def csr(x: Any) -> csr_matrix:
 
 
 def stored_range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The columns of a CSR matrix with entries, and the smallest and largest value of each.
+    """The columns, of a CSR matrix those with entries, and the smallest and largest value of each.
 
     Implicit zeros are included.
     """
+    if isinstance(x, np.ndarray):
+        return np.arange(x.shape[1]), *(f(x, axis=0).astype(np.float64) for f in (np.min, np.max))
     # with few entries, memory is proportional to the entries, not to the columns
     few_entries = x.nnz < x.shape[1]
     if few_entries:

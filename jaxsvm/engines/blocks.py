@@ -98,16 +98,13 @@ def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
     # the score of rows at a bound in place of -inf: they rank before rows already selected
     lowest = jnp.finfo(dual.grad.dtype).min
 
-    def top_unselected(score, selected, number):
-        score = jnp.maximum(score, lowest).at[selected].set(-jnp.inf, **KNOWN)
-        return top_k_index(score, number)
-
     up, down = gain_up(dual), -gain_down(dual)
     lists = [up, down] if up.ndim == 1 else [*up, *down]
     selected = retained = retained[: size - len(lists)]
     for i, score in enumerate(lists):
         number = (size - selected.shape[0]) // (len(lists) - i)
-        selected = jnp.concatenate([selected, top_unselected(score, selected, number)])
+        score = jnp.maximum(score, lowest).at[selected].set(-jnp.inf, **KNOWN)
+        selected = jnp.concatenate([selected, top_k_index(score, number)])
     # the barrier keeps XLA from joining the rows once for each use
     return lax.optimization_barrier(jnp.concatenate([selected[retained.shape[0] :], retained]))
 
@@ -213,7 +210,9 @@ def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
         n, size = y.shape[0], state.working.shape[0]
         dual, start_rows = qp.feasible_start(state.dual, functools.partial(matvec, qp.kernel, x, x))
         state = state._replace(dual=dual)
-        row_limit = max_rows(n, size, by_blocks) - size  # one more working set may follow
+        # 2^31 evaluations, or 2^33 by blocks; one more working set may follow
+        most_evals = 2**33 if by_blocks and size > BLOCK else 2**31
+        row_limit = max((most_evals - 1) // n, size + 1) - size
         task = Task(qp, tol, x, y, qp.dual(state.dual, x, y), stop, bias)
 
         def can_continue(at):
@@ -240,12 +239,6 @@ def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
         )
 
     return solve_sets
-
-
-def max_rows(n: int, size: int, by_blocks: bool) -> int:
-    """The number of kernel rows after which an update ends: 2^31 evaluations, or 2^33 by blocks."""
-    limit = 2**33 if by_blocks and size > BLOCK else 2**31
-    return max((limit - 1) // n, size + 1)
 
 
 def any_change(change: Array) -> Array:

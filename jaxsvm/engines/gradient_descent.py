@@ -86,6 +86,13 @@ def rows_in(batch: Batch) -> Array:
     return jnp.maximum(jnp.sum((batch.weight > 0).astype(batch.weight.dtype)), 1)
 
 
+def info_of(loss: Loss, score: Array, batch: Batch, residual: Array, columns: int) -> Info:
+    """The information of a step of linear weights on rows of these scores."""
+    value = jnp.sum(batch.weight * loss.value(score, batch.y)) / rows_in(batch)
+    support, evals = jnp.full((), columns, jnp.int32), count(batch.weight > 0)
+    return Info(value, residual, jnp.zeros_like(score), batch.index, support, evals)
+
+
 @contextlib.contextmanager
 def calling_a_chain() -> Iterator[None]:
     """Raise TypeError with one sentence for the errors of what is no chain of gradients alone."""
@@ -147,8 +154,8 @@ class GradientSolver(LossSolver):
         w, b = state.params
         chex.assert_shape(batch.x, (*batch.y.shape, *w.shape))
         score = dot(batch.x, w) if b is None else dot(batch.x, w) + b
-        slope, size = self.loss.slope(score, batch.y), rows_in(batch)
-        rate = batch.weight * slope / size
+        slope = self.loss.slope(score, batch.y)
+        rate = batch.weight * slope / rows_in(batch)
         grads = Weights(dot(rate, batch.x), None if b is None else jnp.sum(rate))
         with calling_a_chain():
             chain = optax.with_extra_args_support(self.chain(state.numbers))
@@ -160,14 +167,8 @@ class GradientSolver(LossSolver):
                     raise
                 updates, opt = step()  # as one with arguments of its own may take no others
             params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
-        info = Info(
-            loss=jnp.sum(batch.weight * self.loss.value(score, batch.y)) / size,
-            residual=self.residual(grads, state.params, slope, batch),
-            progress=jnp.zeros_like(score),
-            index=batch.index,
-            support=jnp.full((), w.shape[0], jnp.int32),
-            evals=count(batch.weight > 0),
-        )
+        residual = self.residual(grads, state.params, slope, batch)
+        info = info_of(self.loss, score, batch, residual, w.shape[0])
         return GradientState(params, opt, state.numbers), info
 
     def model(self, state: State, data: Batch | None = None) -> Linear:

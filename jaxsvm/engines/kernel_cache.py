@@ -13,6 +13,7 @@ from jax import lax
 
 from ..kernels import Kernel
 from ..numerics import accum_dtype, count, fold, index_row, top_k_index, two_sum
+from ..numerics.sparse_products import in_pairs
 from ..types import Array
 
 
@@ -91,8 +92,9 @@ def subtract_cached(
         entries = [jnp.minimum(first + u, number - 1) for u in range(GROUP)]
         factor = lambda u: jnp.where(first + u < number, index_row(by, entries[u]), 0)
         row = lambda u: index_row(value, index_row(slot, entries[u]))
-        terms = [factor(u) * row(u) for u in range(GROUP)]
-        return first + GROUP, two_sum(total, compensation, _minus_sum(terms))
+        # Without the barrier, XLA reads all arrays once for each use of their sum.
+        minus_sum = lax.optimization_barrier(-in_pairs([factor(u) * row(u) for u in range(GROUP)]))
+        return first + GROUP, two_sum(total, compensation, minus_sum)
 
     begin = jnp.zeros((), jnp.int32), (total, compensation)
     return lax.while_loop(lambda at: at[0] < number, subtract_group, begin)[1]
@@ -223,11 +225,3 @@ def _record_slots(rows: Rows, value: Array, start: Array, chunk: Array, number: 
     slot = rows.slot.at[index].set(slots, mode="drop", wrap_negative_indices=False)
     owner = lax.dynamic_update_slice_in_dim(rows.owner, jnp.where(is_row, chunk, -1), start, 0)
     return Rows(value, slot, owner, start + number, rows.n_computed + number)
-
-
-def _minus_sum(terms: list[Array]) -> Array:
-    """Minus the sum of 2^k arrays, added in pairs in one pass over them."""
-    while len(terms) > 1:
-        terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=True)]
-    # Without the barrier, XLA reads all arrays once for each use of their sum.
-    return lax.optimization_barrier(-terms[0])

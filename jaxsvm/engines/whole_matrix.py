@@ -62,7 +62,7 @@ def make_solver(stop: str, bias: str) -> Callable:
         return kernel(x, x).astype(dtype), kernel.diag(x).astype(dtype)
 
     solve_own = functools.partial(solve_matrix, stop=stop, bias=bias)
-    return map_sharing(matrix, solve_own, solve_own, lambda *_: 0)
+    return map_sharing(matrix, solve_own)
 
 
 @jax.named_scope("solve_matrix")

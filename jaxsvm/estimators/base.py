@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -18,7 +17,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .. import samplers
-from ..checks import caller_stacklevel, check_positive, x64_enabled
+from ..checks import caller_stacklevel, check_positive, is_key, x64_enabled
 from ..data.from_arrays import check_digits
 from ..data.target_columns import has_columns
 from ..loops import fit as run_solver
@@ -29,10 +28,9 @@ from ..wrappers import OneVsOne, OneVsRest
 from ..wrappers.problems import MaskedState
 from .compact import add_to_intercept, apply, compact, inner_of, on_rows, with_inner
 from .pairs import fit_problems, problems_of
-from .parameters import RunParameters, is_matrix, may_widen, takes_matrix
+from .parameters import RunParameters, is_matrix, takes_matrix
 from .preprocess import (
     batch,
-    copies_in,
     drop_absent,
     equal_trees,
     is_sparse,
@@ -136,12 +134,13 @@ class BaseSVM(RunParameters, BaseEstimator):
         """What the columns of X are: "rows", "padded" or "fixed".
 
         "rows" are the training rows, of a precomputed kernel. To "padded" ones columns of zeros may
-        be added without an effect, so that data of similar width share a program.
+        be added without an effect, which is known of kernels by name, so that data of similar width
+        share a program.
         """
         if self._is_pairwise() or self._kernel_rows is not None:
             return "rows"
         by_name = isinstance(self.solver, str | None)
-        return "padded" if by_name and (self.kernel is None or may_widen(self.kernel)) else "fixed"
+        return "padded" if by_name and isinstance(self.kernel, str | None) else "fixed"
 
     def _is_pairwise(self) -> bool:
         """Whether the user gives a precomputed kernel in place of rows."""
@@ -249,7 +248,8 @@ class BaseSVM(RunParameters, BaseEstimator):
             now = Solution.of(spec.solver, rows.x, targets.value[index], targets.names, columns)
             state = start_of(self._last, now, targets.solver_of, key, data) if warm else state
         sampler = spec.sampler or solver.sampler or samplers.uniform(1)
-        n_rows = max(rows.n_rows, min(copies_in(weight), SHORT_PASS))
+        copies = int(np.where(weight == np.rint(weight), weight, 1.0).sum())
+        n_rows = max(rows.n_rows, min(copies, SHORT_PASS))
         plan = plan_of(spec, solver, sampler, n_rows, n, one_pass=one_pass)
         progress = self.progress or bool(self.verbose)
         at_once = now is None and not progress and is_one_update(spec, solver)
@@ -278,13 +278,10 @@ class BaseSVM(RunParameters, BaseEstimator):
 
     def _model_of_user(self, model: object, rows: MergedRows, names: tuple | None) -> Any:
         """The model of padded rows as one of the rows and targets of the user."""
-
-        def rescaled(model: Any) -> Any:
-            w = np.asarray(model.w)
-            return dataclasses.replace(model, w=(w / self._unit).astype(w.dtype))
-
+        rescaled = lambda w: (np.asarray(w) / self._unit).astype(w.dtype)
+        in_unit = lambda model: dataclasses.replace(model, w=rescaled(model.w))
         model = compact(model, rows.index, rows.x.shape[1])
-        model = with_inner(model, rescaled) if self._unit != 1 else model
+        model = with_inner(model, in_unit) if self._unit != 1 else model
         model = add_to_intercept(model, self._centre) if self._centre else model
         return model if names is None else Classifier(model, names)
 
@@ -402,8 +399,7 @@ def can_partial_fit(machine: Any) -> bool:
 
 def _on_host(leaf: object) -> Any:
     """An array of numbers as one of NumPy; anything else as it is."""
-    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(leaf) if isinstance(leaf, jax.Array) and not is_key else leaf
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) and not is_key(leaf) else leaf
 
 
 def warn_unless_accepted(run: Fit, spec: Spec, tol: float | None) -> None:

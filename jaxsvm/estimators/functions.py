@@ -13,7 +13,7 @@ import numpy as np
 import threadpoolctl
 
 from .. import kernels
-from ..checks import is_array, is_sparse
+from ..checks import is_sparse
 from ..kernels import Kernel
 
 
@@ -36,11 +36,6 @@ def as_numbers(X: object) -> Any:
         return rows if hasattr(X, "iloc") and rows.ndim == 1 else X
     except (TypeError, ValueError):
         return X
-
-
-def is_table(rows: object) -> bool:
-    """Whether rows for a function of arrays are numbers in columns, which are checked."""
-    return is_sparse(rows) or is_array(rows) and len(rows.shape) == 2 and rows.dtype.kind in "fiub"
 
 
 def kernel_matrix(fn: Any, rows: Any, other: Any) -> np.ndarray:

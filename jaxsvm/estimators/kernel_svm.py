@@ -10,7 +10,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_consistent_length
 
 from .. import kernels
-from ..checks import is_sparse
+from ..checks import is_array, is_sparse
 from ..kernels import Kernel
 from ..loops.checks import whole_number
 from ..loops.fitting import MANY_ROWS, most_updates
@@ -18,7 +18,7 @@ from ..models import support_index
 from ..types import Solver
 from .base import BaseSVM, Rows, Spec, Trained
 from .compact import inner_of, on_rows
-from .functions import as_numbers, is_function, is_table, kernel_matrix
+from .functions import as_numbers, is_function, kernel_matrix
 from .pairs import pair_coef, pairs_by_opponent
 from .parameters import KernelParameters, PerRow, gamma_of, is_matrix, kernel_of, parameters
 from .preprocess import validate
@@ -92,7 +92,8 @@ class KernelSVM(KernelParameters, BaseSVM):
         self._kernel_rows = rows
         self.shape_fit_ = rows.shape if hasattr(rows, "shape") else (len(rows),)
         del self.n_features_in_
-        if is_table(rows):  # names and the number of columns are kept
+        is_table = is_array(rows) and len(rows.shape) == 2 and rows.dtype.kind in "fiub"
+        if is_sparse(rows) or is_table:  # names and the number of columns are kept
             validate(self, X, reset=True)
         return matrix, y, weight
 

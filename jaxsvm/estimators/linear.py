@@ -20,12 +20,12 @@ from ..machines import (
     MOST_DENSE,
     NAMES,
     ROUNDS,
+    by_C,
     fastest_linear,
     linear_solver,
-    proximal_newton_by_C,
     system_for_grid,
 )
-from ..solvers import crammer_singer, dual_descent
+from ..solvers import crammer_singer, dual_descent, proximal_newton
 from ..types import Loss
 from .base import BaseSVM, Spec, Trained, steps_of_state
 from .compact import inner_of
@@ -89,7 +89,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             penalties = share / self._unit, (1 - share) / self._unit**2
             C, share = C / sum(penalties), penalties[0] / sum(penalties)
         if name == "proximal_newton":
-            solver: Any = proximal_newton_by_C(C, l1_ratio=share, loss=loss, **how)
+            solver: Any = by_C(C, proximal_newton(1.0, l1_ratio=share, loss=loss, **how))
         elif self.multi_class == "ovr":
             system = system_for_grid(rows.x.shape, is_sparse(rows.x)) if numbers else None
             solver = linear_solver(name, C, loss=loss, bias=how["bias"], steps=steps, system=system)

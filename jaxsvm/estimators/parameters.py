@@ -170,14 +170,6 @@ def is_matrix(kernel: object) -> bool:
     return isinstance(kernel, str) and kernel == "precomputed" or takes_matrix(kernel)
 
 
-def may_widen(kernel: object) -> bool:
-    """Whether columns of zeros have no effect on the kernel.
-
-    This is known for kernels by name only.
-    """
-    return isinstance(kernel, str) and kernel != "precomputed"
-
-
 def takes_matrix(node: object) -> bool:
     """Whether a kernel, or one of a solver, is a precomputed kernel."""
     by_name = isinstance(node, str | None)

@@ -141,36 +141,21 @@ def drop_absent(x: object, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarra
     return rows, weight[rows], np.where(is_present, np.cumsum(is_present) - 1, -1)
 
 
-def copies_in(weight: np.ndarray) -> int:
-    """The number of rows where one of integer weight k stands for k, and any other for one."""
-    return int(np.where(weight == np.rint(weight), weight, 1.0).sum())
-
-
-def padded_width(x: Any) -> int:
-    """The columns of the program that trains on these rows.
-
-    Few rows have 32, 64 or 128, so that few sizes exist. More rows are trained on for longer than
-    their program compiles. In sparse rows columns of zeros cost next to nothing.
-    """
-    n, d = x.shape
-    if n <= MANY and d <= 128:
-        return series_size(d, 32)
-    return bucket_size(d, 8) if is_sparse(x) else -(-d // 8) * 8
-
-
 def padded_rows(n: int, least: int = 256) -> int:
     """The rows of the program that trains on n: a power of two, and more finely above 2,560."""
     return series_size(n, least) if n <= 2048 else max(bucket_size(n), 2560)
 
 
-def pad_columns(x: Any, width: int | None = None) -> Any:
-    """The rows with columns of zeros appended, up to `width`; None: as of `padded_width`."""
-    d = padded_width(x) if width is None else width
-    if not is_sparse(x):
-        padded = np.zeros((x.shape[0], d), x.dtype)
-        padded[:, : x.shape[1]] = x
-        return padded
-    return with_values(x, x.data, d)
+def pad_columns(x: Any) -> Any:
+    """The rows with columns of zeros appended, as many as the program has that trains on them.
+
+    Few rows have 32, 64 or 128 columns, so that few sizes exist. More rows are trained on for
+    longer than their program compiles. In sparse rows columns of zeros cost next to nothing.
+    """
+    n, d = x.shape
+    is_small = n <= MANY and d <= 128
+    size = series_size(d, 32) if is_small else bucket_size(d, 8) if is_sparse(x) else -(-d // 8) * 8
+    return with_values(x, x.data, size) if is_sparse(x) else np.pad(x, ((0, 0), (0, size - d)))
 
 
 def with_values(x: Any, values: np.ndarray, d: int | None = None) -> Any:

@@ -214,13 +214,15 @@ def fit(
     inputs = placed(solver, drawn, probe, data._replace(classes=None), traced)
     release_programs()
     key, origin = jax.random.key(0) if key is None else key, origin_of(solver, data, names)
-    run: State = None  # its first update is its start, too, in one program
+    # of plain rows an update that goes on to a tolerance is the start, too, in one program
+    run: State = None
+    is_plain = probe is None and isinstance(drawn, samplers.whole)
     if state is not None or save is not None:
         like = begin.eval_shape(inputs._replace(probe=None), (key, key))
         saver.check(like)
     if state is not None:
         run = resumed(solver, inputs.data, state, like, origin)
-    elif traced or not begins_at_once(inputs, length):
+    elif traced or not (is_plain and length.table == 1 and has_no_map(solver, inputs.data)):
         run = begun(inputs, key)
     if tol is not None and solver.residual_of != "data":
         value = run_chunk.eval_shape(inputs, run, limit, None, table=1)[1].probe
@@ -246,12 +248,6 @@ def fit(
         ended, names = np.int32(cause), classes_of(solver.targets, names)
         result = Fit(model, run._replace(origin=origin), curve, limit, finite, ended, names)
         return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
-
-
-def begins_at_once(inputs: Inputs, length: Lengths) -> bool:
-    """Whether a run begins with an update on all rows that goes on to a tolerance."""
-    is_plain = inputs.probe is None and isinstance(inputs.sampler, samplers.whole)
-    return length.table == 1 and is_plain and has_no_map(inputs.solver, inputs.data)
 
 
 @jax.jit

@@ -4,6 +4,7 @@ It is the only place that sets matmul precision.
 """
 
 from .batching import any_under_vmap as any_under_vmap
+from .batching import map_in_groups as map_in_groups
 from .batching import map_on_cpu as map_on_cpu
 from .batching import map_sharing as map_sharing
 from .centring import CentredRows as CentredRows
@@ -18,6 +19,7 @@ from .centring import sqdist_of as sqdist_of
 from .dependence import check_open as check_open
 from .dependence import depends_on as depends_on
 from .double import in_double as in_double
+from .golden import bisect as bisect
 from .golden import golden_section as golden_section
 from .hashing import hash32 as hash32
 from .hashing import multiply_high as multiply_high

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_batching import custom_vmap, sequential_vmap
 
-from ..types import Array, State
+from ..types import Array
+
+
+def axes_of(batched: object) -> Any:
+    """The axes of `vmap` for arguments of which these have a leading axis."""
+    return jax.tree.map(lambda flag: 0 if flag else None, batched)
 
 
 def map_on_cpu(fn: Callable) -> Callable:
@@ -18,108 +25,77 @@ def map_on_cpu(fn: Callable) -> Callable:
     until the last one has ended, and nested loops multiply this. Other devices use the batched
     loops, since the launch of a small step costs them more than its work.
     """
-
-    @jax.custom_batching.custom_vmap
-    def single(*args):
-        return fn(*args)
+    single = custom_vmap(fn)
 
     @single.def_vmap
     def batch_rule(size, batched, *args):
-        flags, leaves, tree = jax.tree.leaves(batched), *jax.tree.flatten(args)
-
-        def batched_call(*leaves):
-            axes = [0 if flag else None for flag in flags]
-            return jax.vmap(lambda *leaves: fn(*jax.tree.unflatten(tree, leaves)), axes)(*leaves)
-
-        def sequential_call(*leaves):
-            return _map(lambda leaves: single(*jax.tree.unflatten(tree, leaves)), leaves, flags)
-
-        result = lax.platform_dependent(*leaves, cpu=sequential_call, default=batched_call)
+        axes = axes_of(tuple(batched))
+        in_turns, at_once = jax.vmap(sequential_vmap(fn), axes), jax.vmap(fn, axes)
+        result = lax.platform_dependent(*args, cpu=in_turns, default=at_once)
         return result, jax.tree.map(lambda _: True, result)
 
     return single
 
 
-def map_sharing(prepare: Callable, solve: Callable, many: Callable, most: Callable) -> Callable:
-    """The function (shared, own) -> solve(prepare(shared), own), at once or in turns under `vmap`.
+def map_sharing(prepare: Callable, solve: Callable) -> Callable:
+    """The function (shared, own) -> solve(prepare(shared), own), in turns under `vmap`.
 
     Where `shared` is the same for all elements, `prepare` is called once for all of them. Otherwise
-    it is called for the elements that are solved at once, or for each: no more results are in
-    memory.
+    it is called for each: no more results are in memory.
+    """
+    prepare, solve = jax.jit(prepare), jax.jit(solve)  # traced once for both uses below
+    whole = lambda shared, own: solve(prepare(shared), own)
+    single = custom_vmap(whole)
+
+    @single.def_vmap
+    def batch_rule(size, batched, *args):
+        of_shared, of_own = map(axes_of, batched)
+
+        @sequential_vmap  # also under an outer `vmap`
+        def in_turns(shared, own):
+            if any(jax.tree.leaves(batched[0])):
+                return jax.vmap(sequential_vmap(whole), (of_shared, of_own))(shared, own)
+            return jax.vmap(sequential_vmap(solve), (None, of_own))(prepare(shared), own)
+
+        result = in_turns(*args)
+        return result, jax.tree.map(lambda _: True, result)
+
+    return single
+
+
+def map_in_groups(solve: Callable, many: Callable, most: Callable) -> Callable:
+    """The function `solve`, of (shared, own), for several elements at once under `vmap`.
 
     Args:
-        prepare: a function of one pytree.
-        solve: a function of the result and of another pytree.
-        many: (prepared, own, is_batched) -> the results of many elements, with a leading axis;
-            `is_batched` says whether `prepared`, and each leaf of `own`, have one, too.
+        solve: a function of two pytrees, of which the first is the same for elements at once.
+        many: (shared, own) -> the results of many elements, where all leaves of `own` and the
+            results have a leading axis.
         most: (shared, own) -> the number of elements that `many` may take, by shapes alone, which
             may or may not have a leading axis; 0: elements are solved in turns.
     """
-    prepare, solve = jax.jit(prepare), jax.jit(solve)  # traced once for both uses below
-
-    @jax.custom_batching.custom_vmap
-    def single(shared, own):
-        return solve(prepare(shared), own)
+    single, at_once = custom_vmap(solve), sequential_vmap(many)  # also under an outer `vmap`
 
     @single.def_vmap
-    def batch_rule(size, batched, *args):
-        flags, leaves, tree = jax.tree.leaves(batched), *jax.tree.flatten(args)
-        width, is_shared = most(*args), not any(jax.tree.leaves(batched[0]))
-        own_flags = tuple(jax.tree.leaves(batched[1]))
-
-        @jax.custom_batching.sequential_vmap  # also under an outer `vmap`
-        def in_turns(leaves):
-            shared, _ = jax.tree.unflatten(tree, leaves)
-            prepared = prepare(shared) if is_shared else None
-
-            def call(leaves):
-                shared, own = jax.tree.unflatten(tree, leaves)
-                return solve(prepare(shared) if prepared is None else prepared, own)
-
-            return _map(call, leaves, flags)
-
-        @jax.custom_batching.sequential_vmap
-        def at_once(leaves):
-            shared, own = jax.tree.unflatten(tree, leaves)
-            axes = jax.tree.map(lambda flag: 0 if flag else None, batched[0])
-            prepared = prepare(shared) if is_shared else jax.vmap(prepare, (axes,))(shared)
-            return many(prepared, own, (not is_shared, own_flags))
-
-        if width:
-            result = _map_groups(at_once, leaves, flags, size, width)
-        else:
-            result = in_turns(leaves)
-        return result, jax.tree.map(lambda _: True, result)
+    def batch_rule(size, batched, shared, own):
+        width = 0 if any(jax.tree.leaves(batched[0])) else most(shared, own)
+        if not width:
+            result = jax.vmap(sequential_vmap(solve), axes_of(tuple(batched)))(shared, own)
+            return result, jax.tree.map(lambda _: True, result)
+        groups = -(-size // width)
+        width = -(-size // groups)  # all of one size; the last one is repeated to fill
+        place = jnp.minimum(jnp.arange(groups * width), size - 1).reshape(groups, width)
+        stacked = lambda a, flag: (
+            a[place] if flag else jnp.broadcast_to(a, (*place.shape, *a.shape))
+        )
+        of_groups = jax.tree.map(stacked, own, batched[1])
+        result = lax.map(lambda own: at_once(shared, own), of_groups)
+        flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:size], result)
+        return flat, jax.tree.map(lambda _: True, flat)
 
     return single
 
 
-def _map_groups(
-    fn: Callable, leaves: Sequence[Array], batched: Sequence[bool], size: int, width: int
-) -> State:
-    """`fn` of groups of at most `width` elements, all of one size; the last is repeated to fill."""
-    groups = -(-size // width)
-    if groups == 1:
-        return fn(leaves)
-    width = -(-size // groups)
-    place = jnp.minimum(jnp.arange(groups * width), size - 1).reshape(groups, width)
-    take = lambda a, flag: a[place] if flag else a
-    grouped = [take(a, flag) for a, flag in zip(leaves, batched, strict=True)]
-    result = _map(fn, grouped, batched)
-    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:size], result)
-
-
-def _map(fn: Callable, leaves: Sequence[Array], batched: Sequence[bool]) -> State:
-    """`fn` of the leaves, mapped in sequence over the first axis of those that are batched."""
-
-    def call(rows):
-        rows = iter(rows)
-        return fn([next(rows) if flag else a for a, flag in zip(leaves, batched, strict=True)])
-
-    return lax.map(call, [a for a, flag in zip(leaves, batched, strict=True) if flag])
-
-
-@jax.custom_batching.custom_vmap
+@custom_vmap
 def any_under_vmap(when: Array) -> Array:
     """The condition () of a `cond` on a step counter: under `vmap` true if any one is.
 

@@ -1,4 +1,4 @@
-"""Golden-section search."""
+"""Golden-section search and bisection."""
 
 from __future__ import annotations
 
@@ -32,3 +32,19 @@ def golden_section(value: Callable, low: Array, high: Array, steps: int) -> Arra
 
     low, high = lax.fori_loop(0, steps, narrow, (low, high))
     return jnp.where(value(high) >= value(low), high, low)
+
+
+def bisect(is_above: Callable, low: Array, high: Array, steps: int) -> tuple[Array, Array]:
+    """The ends of an interval that is halved `steps` times, elementwise; of floats or integers.
+
+    `is_above(t)` says that the number that is sought is at most t.
+    """
+
+    def halve(_, ends):
+        low, high = ends
+        is_whole = jnp.issubdtype(low.dtype, jnp.integer)
+        middle = low + (high - low) // 2 if is_whole else (low + high) / 2
+        above = is_above(middle)
+        return jnp.where(above, low, middle), jnp.where(above, middle, high)
+
+    return lax.fori_loop(0, steps, halve, (low, high))

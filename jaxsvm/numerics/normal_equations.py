@@ -126,12 +126,6 @@ def exact_solution(x: object, s: Array, ridge: Array, r: Array) -> Array:
     return in_double(solve)(r.dtype, x, s, ridge, r)
 
 
-def jacobi(diagonal: Array) -> Callable:
-    """The map r -> r / diagonal, r where the diagonal is 0."""
-    inverse = 1 / jnp.where(diagonal > 0, diagonal, 1)
-    return lambda r: inverse * r
-
-
 def system_for(x: Array | SparseRows) -> str:
     """The default system: "cholesky" for dense rows of at most `FEW` columns, else "cg"."""
     return "cholesky" if not isinstance(x, SparseRows) and x.shape[1] <= FEW else "cg"
@@ -159,7 +153,8 @@ def preconditioner(x: Array | SparseRows, system: str, constant: bool) -> Callab
                 total = jnp.sum(s)
                 sums = affine_transpose(s, x, constant)
                 diagonal = jnp.maximum(diagonal - sums**2 / jnp.where(total > 0, total, 1), 0)
-            return jacobi(ridge + diagonal)
+            inverse = 1 / jnp.where(ridge + diagonal > 0, ridge + diagonal, 1)
+            return lambda r: inverse * r
 
         return by_diagonal
     mean = jnp.full(x.shape[0], 1 / x.shape[0], accum_dtype(x))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..types import LANE_WIDTH, Array, SparseRows
-from .batching import map_on_cpu
+from .batching import axes_of, map_on_cpu
 
 
 def gather(x: SparseRows, b: object, fn: Callable) -> Array:
@@ -58,19 +58,16 @@ def _walked(single: Callable, batched: Callable, *args: object) -> Array:
 
     Under `vmap` it is computed lane after lane, or by `batched` if lanes or rows are few.
     """
-
-    @jax.custom_batching.custom_vmap
-    def call(*args):
-        return single(*args)
+    alone = lambda *args: single(*args)  # whose defaults are no arguments
+    call = jax.custom_batching.custom_vmap(alone)
 
     @call.def_vmap
     def batch_rule(size, is_batched, *args):
         # per-lane rows would be copied for every lane
         shared_rows = not (is_batched[-1].index or is_batched[-1].value)
         sequential = shared_rows and size >= MIN_LANES and args[-1].rows.shape[-1] >= MIN_ROWS
-        axes = jax.tree.map(lambda b: 0 if b else None, tuple(is_batched))
-        lane = map_on_cpu(single) if sequential else batched
-        return jax.vmap(lane, axes, axis_size=size)(*args), True
+        lane = map_on_cpu(alone) if sequential else batched
+        return jax.vmap(lane, axes_of(tuple(is_batched)), axis_size=size)(*args), True
 
     return call(*args)
 
@@ -121,11 +118,17 @@ def _start(a: Array, i: Array) -> tuple[Array, ...]:
     return (i, *[jnp.zeros_like(i)] * (a.ndim - 1))
 
 
-def _in_pairs(terms: list) -> Array:
+def in_pairs(terms: list) -> Array:
     """The sum of the terms by a binary tree, which shortens the chain of dependent additions."""
     while len(terms) > 1:
         terms = [functools.reduce(jnp.add, terms[k : k + 2]) for k in range(0, len(terms), 2)]
     return terms[0]
+
+
+def _dot_row(x: SparseRows, i: Array, w: Array) -> Array:
+    """<x_i, w> of the row at place i, () or (k,)."""
+    one = lambda total, some: total + in_pairs([v * row_at(w, c) for c, v in some])
+    return walk_row(x, i, True, one, jnp.zeros(w.shape[1:], w.dtype), LANE_WIDTH)
 
 
 @jax.custom_jvp
@@ -133,16 +136,9 @@ def scores(x: SparseRows, w: Array) -> Array:
     """<x_i, w> of rows given by reference, (b, d), (d,) or (d, k) -> (b,) or (b, k)."""
 
     def walk(w, x):
-        one = lambda total, some: total + _in_pairs([v * row_at(w, c) for c, v in some])
-        zero = jnp.zeros(w.shape[1:], w.dtype)
-
-        def score(i, out):
-            total = walk_row(x, i, True, one, zero, LANE_WIDTH)
-            return put_row(out, i.astype(jnp.uint32), total)
-
-        return lax.fori_loop(
-            0, x.rows.shape[0], score, jnp.zeros(x.rows.shape + zero.shape, w.dtype)
-        )
+        score = lambda i, out: put_row(out, i.astype(jnp.uint32), _dot_row(x, i, w))
+        zeros = jnp.zeros(x.rows.shape + w.shape[1:], w.dtype)
+        return lax.fori_loop(0, x.rows.shape[0], score, zeros)
 
     plain = lambda w, x: gather(x, w, jnp.multiply)
     return lax.platform_dependent(w, x, cpu=functools.partial(_walked, walk, walk), default=plain)
@@ -225,12 +221,8 @@ def row_loops(x: object) -> tuple[Callable, Callable]:
 
         return product_of_padded, add_padded
     x = referenced(x)
-
-    def dot_row(i, w):
-        one = lambda total, some: total + _in_pairs([v * row_at(w, c) for c, v in some])
-        return walk_row(x, i, True, one, jnp.zeros(w.shape[1:], w.dtype), LANE_WIDTH)
-
-    return dot_row, lambda i, c, w, live: walk_row(x, i, live, _adding(c), w, LANE_WIDTH)
+    add_row = lambda i, c, w, live: walk_row(x, i, live, _adding(c), w, LANE_WIDTH)
+    return functools.partial(_dot_row, x), add_row
 
 
 def _outer(a: Array, c: Array) -> Array:

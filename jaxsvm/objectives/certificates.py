@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checks import (
     check_choice,
-    check_share,
+    check_scalars,
     has_values,
     integer,
     is_array,
@@ -178,7 +178,9 @@ def certificate(
             "equality constraint"
         )
     if isinstance(l1_ratio, jax.core.Tracer) or l1_ratio != 0:
-        check_share(l1_ratio)
+        check_scalars(l1_ratio=l1_ratio)
+        if not isinstance(l1_ratio, jax.core.Tracer) and not 0 <= float(l1_ratio) <= 1:
+            raise ValueError(f"l1_ratio must be a number from 0 to 1, got {float(l1_ratio):g}")
         if not isinstance(inner, Linear) or bias == "free" or passes:
             raise ValueError(
                 "l1_ratio is for linear models with bias='none' or 'feature', and passes=0"

@@ -23,9 +23,6 @@ class SpaceWrapper(Space):
     def sqnorm(self, x: Array) -> Array:
         return self.inner.sqnorm(x)
 
-    def add(self, f: State, shrink: Array, coef: Array, batch: Batch) -> State:
-        return self.inner.add(f, shrink, coef, batch)
-
     def model(self, f: State, data: Batch | None = None) -> Model:
         return self.inner.model(f, data)
 

@@ -11,7 +11,7 @@ from sklearn.svm import SVC, SVR
 import jaxsvm
 from jaxsvm import kernels, losses
 from jaxsvm.engines import blocks, dual_qp, whole_matrix
-from jaxsvm.numerics import map_sharing
+from jaxsvm.numerics import map_in_groups, map_sharing
 
 KEY = jax.random.key(0)
 X, LABELS = load_breast_cancer(return_X_y=True)
@@ -128,20 +128,19 @@ def test_mapped_runs_share_the_matrix():
     assert "f32[2,200,200]" not in text and "f32[200,200]" in text
 
 
-@pytest.mark.parametrize("most", [0, 2, 100])
-def test_map_sharing_prepares_once_where_it_can(most):
-    """In turns, at once in groups of two, and all at once."""
+@pytest.mark.parametrize("most", [None, 0, 2, 100])
+def test_problems_in_turns_and_in_groups(most):
+    """None: in turns, prepared once where `shared` is the same; else in groups of so many, where it
+    is; 0: in turns."""
     calls = []
 
     def prepare(shared):
         jax.debug.callback(lambda: calls.append(1))
         return 2 * shared
 
-    def many(prepared, own, is_batched):
-        axes = [0 if flag else None for flag in (is_batched[0], *is_batched[1])]
-        return jax.vmap(jnp.add, axes)(prepared, own)
-
-    fn = map_sharing(prepare, lambda prepared, own: prepared + own, many, lambda *_: most)
+    solve = lambda shared, own: prepare(shared) + own
+    fn = map_in_groups(solve, solve, lambda *_: most)
+    fn = map_sharing(prepare, jnp.add) if most is None else fn
     shared, own = jnp.arange(3.0), jnp.arange(4.0)
 
     def counted(mapped, *args):
@@ -153,16 +152,17 @@ def test_map_sharing_prepares_once_where_it_can(most):
     np.testing.assert_array_equal(fn(1.0, 2.0), 4.0)
     value, count = counted(jax.vmap(fn, (None, 0)), 1.0, own)
     np.testing.assert_array_equal(value, 2 + own)
-    assert count == (2 if most == 2 else 1)  # once for each group
+    each = {None: 1, 0: 4, 2: 2, 100: 1}[most]
+    assert count == each  # once for each group
     value, count = counted(jax.vmap(fn, (0, None)), shared, 1.0)
     np.testing.assert_array_equal(value, 2 * shared + 1)
-    assert count == {0: 3, 2: 2, 100: 1}[most]  # mapped, it is one call for a group
+    assert count == 3
     value, count = counted(jax.vmap(fn), own, own)
     np.testing.assert_array_equal(value, 3 * own)
-    assert count == {0: 4, 2: 2, 100: 1}[most]
+    assert count == 4
     value, count = counted(jax.vmap(jax.vmap(fn, (None, 0)), (0, None)), shared, own)
     np.testing.assert_array_equal(value, 2 * shared[:, None] + own[None, :])
-    assert count == (6 if most == 2 else 3)
+    assert count == 3 * each
 
 
 def problems(number, n):

@@ -17,7 +17,7 @@ from ...engines.linear_dual import Start, check_arguments, clip_rounds, clipped,
 from ...implicit import without_derivatives
 from ...losses import hinge
 from ...models import Linear
-from ...numerics import accum_dtype, count, dot, gather, map_sharing
+from ...numerics import accum_dtype, count, dot, gather
 from ...samplers import epochs
 from ...types import Array, Batch, Info, Loss, state_class
 
@@ -190,7 +190,7 @@ def _make_solver(constant: bool) -> Callable:
         return Solved(end.coef, end.w, end.b, score, losses, terms, gain, end.visits + 3)
 
     # under `vmap` in turns: passes over lists of several lengths would wait for the longest
-    return map_sharing(lambda shared: shared, solve, solve, lambda *_: 0)
+    return jax.custom_batching.sequential_vmap(solve)
 
 
 def _repeated(index: Array) -> Array:

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -27,7 +26,7 @@ from ...numerics import (
     accum_dtype,
     count,
     in_double,
-    map_sharing,
+    map_in_groups,
 )
 from ...types import Array, Batch, Info, SparseRows, from_step_0, state_class
 
@@ -162,12 +161,8 @@ def make_solver(constant: bool) -> Callable:
         new = DualDescentState(end.coef, end.w, end.b, state.weight, end.residual, steps)
         return new, end.loss, end.visits * y.shape[0]
 
-    def solve_at_once(shared, own, is_batched):
+    def solve_at_once(shared, own):
         """All problems by the same visits of rows, with k coefficients of each."""
-        leaves, tree = jax.tree.flatten(own)
-        size = next(len(a) for a, flag in zip(leaves, is_batched[1], strict=True) if flag)
-        stack = lambda a, flag: a if flag else jnp.broadcast_to(a, (size, *a.shape))
-        own = jax.tree.unflatten(tree, list(map(stack, leaves, is_batched[1])))
         state, y = own
         C, tol, rounds, loss, x = shared
         problem = problem_of(x, y.T, C * state.weight.T, loss, constant)
@@ -175,19 +170,13 @@ def make_solver(constant: bool) -> Callable:
         losses, gaps = end.loss
         steps = state.steps + end.passes
         new = DualDescentState(end.coef.T, end.w.T, end.b, state.weight, gaps, steps)
-        return new, losses, jnp.full(size, end.visits * y.shape[1])
+        return new, losses, jnp.full(len(y), end.visits * y.shape[1])
 
-    return map_sharing(lambda shared: shared, solve, solve_at_once, _most_at_once)
+    def most_at_once(shared, own):
+        (*_, x), (state, y) = shared, own
+        several = any(a.ndim == 2 and len(a) >= LEAST_LANES for a in (y, state.weight, state.coef))
+        # of a dense row a visit changes all weights
+        small = isinstance(x, SparseRows) or x.shape[-1] * LANES <= MOST_WEIGHTS
+        return LANES if several and small else 0
 
-
-def _most_at_once(shared: tuple, own: tuple) -> int:
-    """The number of problems that are solved at once; 0: none, as they differ in more, or few."""
-    *numbers, x = shared
-    state, y = own
-    sizes = [a.shape[0] for a in (y, state.weight, state.coef) if a.ndim == 2]
-    same = not any(jnp.ndim(a) for a in jax.tree.leaves(numbers))
-    # of a dense row a visit changes all weights
-    small = isinstance(x, SparseRows) or x.shape[-1] * LANES <= MOST_WEIGHTS
-    if not sizes or sizes[0] < LEAST_LANES or not same or not small or len(x.shape) > 2:
-        return 0
-    return LANES
+    return map_in_groups(solve, solve_at_once, most_at_once)

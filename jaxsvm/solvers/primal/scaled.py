@@ -22,9 +22,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..._node import register
-from ...engines.gradient_descent import rows_in
+from ...engines.gradient_descent import info_of, rows_in
 from ...models import Linear
-from ...numerics import accum_dtype, any_under_vmap, count, put_row, row_at, two_sum
+from ...numerics import accum_dtype, any_under_vmap, put_row, row_at, two_sum
 from ...numerics.sparse_products import added, referenced, scores
 from ...types import Array, Batch, Info
 
@@ -109,8 +109,8 @@ class ScaledSteps(NamedTuple):
         size = size * jnp.where(one == other, 1 + (one - other) / other, one / other)
         product, now, lam = scores(x, table)[:, 0], before + 1, jnp.asarray(solver.lam, dtype)
         score = _scale(size, before) * product + (0 if b is None else b)
-        slope, rows = solver.loss.slope(score, batch.y), rows_in(batch)
-        rate = batch.weight * slope / rows
+        slope = solver.loss.slope(score, batch.y)
+        rate = batch.weight * slope / rows_in(batch)
         coef = -rate / (lam * size)
         parts = [coef]
         if mean is not None:
@@ -136,14 +136,8 @@ class ScaledSteps(NamedTuple):
         if solver.advance_on_violation:  # where t stays, the size shrinks in its place
             steps = jnp.any(rate != 0).astype(jnp.int32)
             size = jnp.where((steps > 0) | (number == 0), size, before / now * size)
-        info = Info(
-            loss=jnp.sum(batch.weight * solver.loss.value(score, batch.y)) / rows,
-            residual=jnp.sum(batch.weight * jnp.abs(slope)) / rows,
-            progress=jnp.zeros_like(score),
-            index=batch.index,
-            support=jnp.full((), table.shape[0], jnp.int32),
-            evals=count(batch.weight > 0),
-        )
+        residual = jnp.sum(batch.weight * jnp.abs(slope)) / rows_in(batch)
+        info = info_of(solver.loss, score, batch, residual, table.shape[0])
         number = number + steps
         now = self._steps(number, dtype)
         new = ScaledState(table, size, square, rounding, number, now, b, mean)

@@ -13,6 +13,7 @@ from ..._node import between, node, positive, register
 from ...models import Linear
 from ...numerics import (
     accum_dtype,
+    bisect,
     dot,
     fast_max,
     gather,
@@ -170,15 +171,9 @@ def _slack(q: Array, weight: Array, budget: Array) -> Array:
     kind = jnp.int64 if q.dtype == jnp.float64 else jnp.int32
     bits = jnp.where(weight > 0, lax.bitcast_convert_type(q, kind), -1)
     spent = lambda threshold: 2 * pairwise_sum(jnp.where(bits > threshold, weight, 0))
-
-    def halve(_, ends):
-        low, high = ends  # xi = 2 above low exceeds the budget, above high it does not
-        middle = low + (high - low) // 2
-        fits = spent(middle) <= budget
-        return jnp.where(fits, low, middle), jnp.where(fits, middle, high)
-
+    fits = lambda threshold: spent(threshold) <= budget  # with xi = 2 above it
     one = lax.bitcast_convert_type(jnp.ones((), q.dtype), kind)
-    _, threshold = lax.fori_loop(0, jnp.iinfo(kind).bits - 1, halve, (jnp.full((), -2, kind), one))
+    _, threshold = bisect(fits, jnp.full((), -2, kind), one, jnp.iinfo(kind).bits - 1)
     weight_at = jnp.where(bits == threshold, weight, 0)
     remaining = jnp.maximum(budget - spent(threshold), 0)
     mass = pairwise_sum(weight_at)

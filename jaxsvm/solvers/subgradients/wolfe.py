@@ -186,7 +186,8 @@ class wolfe(AllRowsSolver):
         )
         after_reset, after_step = (newest._replace(active=True), g), (mean._replace(active=True), h)
         first, h = jax.tree.map(lambda g, m: jnp.where(resets, g, m), after_reset, after_step)
-        subgradients = _put_first(subgradients, first, resets)
+        active = jnp.where(resets, False, subgradients.active).at[0].set(True)
+        subgradients = _put(subgradients, 0, first)._replace(active=active)
         if weights == "dual" and bundle > 2:
             next_slot = 1 + (t + 1) % (bundle - 1)
             subgradients = _move_lightest(subgradients, hull_weights, next_slot)
@@ -223,13 +224,6 @@ class wolfe(AllRowsSolver):
 def _put(bundle: Bundle, slot: Scalar, vector: Bundle) -> Bundle:
     """The bundle with a vector in a slot."""
     return jax.tree.map(lambda slots, value: slots.at[slot].set(value), bundle, vector)
-
-
-def _put_first(bundle: Bundle, vector: Bundle, resets: Array) -> Bundle:
-    """The bundle with a vector in slot 0, and without the other vectors at a reset."""
-    empty = jnp.zeros_like(bundle.active)
-    active = jnp.where(resets, empty, bundle.active).at[0].set(True)
-    return _put(bundle, 0, vector)._replace(active=active)
 
 
 def _move_lightest(bundle: Bundle, hull_weights: Array, slot: Array) -> Bundle:
