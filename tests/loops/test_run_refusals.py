@@ -1,5 +1,6 @@
 """What runs refuse, each in a sentence: options, data, states, probes, samplers and weights."""
 
+import functools
 import os
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from counted import DATA, KEY, SAMPLE, WHOLE, count, inside
+from refusing import each
 
 import jaxsvm
 from jaxsvm import features, fit, kernels, samplers
@@ -110,11 +112,7 @@ SAMPLERS = [  # the method, a function of another form, what the sentence says o
     ("draw", lambda s, t, count: jnp.zeros(count, jnp.int32), " must give integers of shape"),
     ("draw", lambda s, t, count: jnp.zeros((count, 2), jnp.int32), r" .*got .*\(256, 2\)"),
     ("draw", lambda s, t, count: jnp.zeros((1, 1), jnp.int32), r" .*got .*of shape \(1, 1\)"),
-    (
-        "draw",
-        lambda s, t, count: jnp.full((count, 1), 1 if t > 0 else 2),
-        ", .*asks for the values",
-    ),
+    ("draw", lambda s, t, count: count if t > 0 else 2, ", .*asks for the values"),
     ("weight", lambda data: jnp.ones(3), r" must give a number for each row, of shape \(4,\)"),
     ("weight", lambda data: data.weights, ", .*no attribute 'weights'"),
     ("rows", lambda n: n / 8, WHOLE_NUMBER + "0.5"),
@@ -122,12 +120,40 @@ SAMPLERS = [  # the method, a function of another form, what the sentence says o
 ]
 
 
-def sampler_of(name, method):
-    return jaxsvm.node(type(f"wrong_{name}", (draws_of,), {name: staticmethod(method)}))(1)
+def sampled(name, method, words):
+    """A line for a sampler with a method of another form."""
+    wrong = type(f"wrong_{name}", (draws_of,), {name: staticmethod(method)})
+    return lambda: drawing(jaxsvm.node(wrong)(1)), f"{name} of the sampler{words}"
 
 
+def probed(probe):
+    return count(2, PEGASOS, probe=probe, tol=0.1)
+
+
+def updated(tx):
+    solver = jaxsvm.gradient(jaxsvm.losses.hinge, tx)
+    return jax.eval_shape(lambda: solver.update(solver.init(KEY, FOUR), FOUR))
+
+
+STATE, TWO_WEIGHTS = PEGASOS.init(KEY, DATA), DATA._replace(weight=jnp.ones(2))
+
+
+def stepped(state=STATE, batch=DATA, solver=PEGASOS):
+    return jaxsvm.step(solver, state, batch)
+
+
+def of_rows(x):
+    return stepped(batch=DATA._replace(x=x))
+
+
+def biased(make):
+    return lambda wrong: make(0.1, bias=wrong)
+
+
+SHRINKING, VECTOR = samplers.shrinking(1), jax.vmap(jaxsvm.pegasos)(jnp.ones(8))
+SINGLE = "state holds numbers of float32, and this run computes in float64"
+DOUBLE = "state holds numbers of float64, and this run computes in float32"
 SEARCH = optax.chain(optax.sgd(1.0), optax.scale_by_backtracking_linesearch(5))
-optimised = lambda solver: jax.eval_shape(lambda: solver.update(solver.init(KEY, FOUR), FOUR))
 KEY_READERS = [
     lambda key: jaxsvm.data.split(key, DATA, 1, 1),
     lambda key: features.fourier(key, RBF, dim=1, features=2),
@@ -138,112 +164,47 @@ COUNTS = (jnp.int32(-1), np.float32(2.5), jnp.float32(2), True, jnp.zeros(2, int
 MULTICLASS = [PEGASOS, SDCA, jaxsvm.perceptron(), jaxsvm.averaged(jaxsvm.asset(0.1))]
 MULTICLASS += [jaxsvm.kernel_pegasos(0.1, RBF)]
 OTHER = "state comes from another"
+LABELS = r"this solver takes labels -1 and \+1, the data hold "
+in_two = lambda inner: count(1, jaxsvm.one_vs_rest(inner, classes=2), data=CLASSES)
+ENTRIES = "this solver takes class numbers 0 .. 1, the data hold 0, 1, 2"
+STEP = r"state\.step must be one whole number from 0 to 2147483647, got "
+BIAS = "bias must be one of '(none|free)'"
+NO_TX = "tx must be a chain of gradients alone"
+FIVE = jaxsvm.bottou_sgd, jaxsvm.asgd, jaxsvm.pegasos, jaxsvm.subgradient, jaxsvm.asset
 CALLS = [  # what the sentence says first
-    *(
-        (lambda solver=solver, data=data: count(1, solver, data=data), words)
-        for solver in MULTICLASS
-        for data, words in (
-            (CLASSES, r"this solver takes labels -1 and \+1, the data hold 0, 1, 2: for class"),
-            (REAL, r"this solver takes labels -1 and \+1, the data hold -1, 0.5, 1: for class"),
-        )
-    ),
-    *(
-        (
-            lambda inner=inner: count(1, jaxsvm.one_vs_rest(inner, classes=2), data=CLASSES),
-            "this solver takes class numbers 0 .. 1, the data hold 0, 1, 2",
-        )
-        for inner in MULTICLASS
-    ),
-    *(
-        (lambda passes=passes: count(None, passes=passes), "passes (must be|has shape)")
-        for passes in (0, -1.0, NAN, INF, np.ones(2))
-    ),
-    *(
-        (lambda solver=solver: count(30, solver, tol=0.1), "tol has nothing to stop on: .*probe")
-        for solver in (SAMPLE, PEGASOS)
-    ),
-    *(
-        (lambda wrong=wrong: count(1, state=wrong(count(0))), "state must be the RunState")
-        for wrong in (lambda run: run, lambda run: run.state.solver, lambda run: "file.npz")
-    ),
-    (
-        lambda: jax.jit(lambda solver: count(1, solver))(jax.vmap(jaxsvm.pegasos)(jnp.ones(8))),
-        r"lam has shape \(8,\); sweep it with jax\.vmap or jaxsvm\.sweep",
-    ),
+    *each(LABELS + "0, 1, 2: for class", lambda of: count(1, of, data=CLASSES), *MULTICLASS),
+    *each(LABELS + "-1, 0.5, 1: for class", lambda of: count(1, of, data=REAL), *MULTICLASS),
+    *each(ENTRIES, in_two, *MULTICLASS),
+    *each("passes must be", lambda passes: count(None, passes=passes), 0, -1.0, NAN, INF),
+    (lambda: count(None, passes=np.ones(2)), "passes has shape"),
+    *each("tol has nothing to .*probe", lambda of: count(30, of, tol=0.1), SAMPLE, PEGASOS),
+    (lambda: count(1, state=count(0)), "state must be the RunState of an earlier call, got Fit"),
+    (lambda: count(1, state=count(0).state.solver), "state must be the RunState .*got tuple"),
+    (lambda: count(1, state="file.npz"), "state must be the RunState of an earlier call, got str"),
+    (lambda: jax.jit(lambda lam: count(1, lam))(VECTOR), r"lam has shape \(8,\); sweep it with"),
     (lambda: count(1, jaxsvm.sdca(1.0, start=jnp.zeros(3))), r"start has shape \(3,\), expected"),
-    *(
-        (lambda probe=probe: count(2, PEGASOS, probe=probe, tol=0.1), words)
-        for probe, words in PROBES
-    ),
+    *((functools.partial(probed, probe), words) for probe, words in PROBES),
     (lambda: stream(probe=lambda m: float(m.b)), VALUES),
+    (lambda: probed(jaxsvm.error_on(NUMBERS)), "the model gives one value .* hold class numbers"),
     (lambda: jaxsvm.cache_programs(3), "folder must be the path of a file, got 3"),
-    (
-        lambda: count(2, PEGASOS, probe=jaxsvm.error_on(NUMBERS)),
-        "the model gives one value a row, .* hold class numbers",
-    ),
-    *(
-        (
-            lambda name=name, method=method: drawing(sampler_of(name, method)),
-            f"{name} of the sampler{words}",
-        )
-        for name, method, words in SAMPLERS
-    ),
-    *(
-        (
-            lambda tx=tx: optimised(jaxsvm.gradient(jaxsvm.losses.hinge, tx)),
-            "tx must be a chain of gradients alone",
-        )
-        for tx in (optax.lbfgs(), optax.polyak_sgd(), SEARCH)
-    ),
-    *(
-        (
-            lambda step=step: count(2, state=count(2).state._replace(step=step)),
-            r"state\.step must be one whole number from 0 to 2147483647, got ",
-        )
-        for step in COUNTS
-    ),
-    *(
-        (
-            lambda step=step: stream(stream().state._replace(step=step)),
-            r"state\.step must be one whole number from 0 to 2147483647, got ",
-        )
-        for step in COUNTS
-    ),
-    (
-        lambda: count(4, SDCA, state=state_of(SDCA), sampler=samplers.shrinking(1)),
-        OTHER + " sampler",
-    ),
+    *(sampled(*of) for of in SAMPLERS),
+    *each(NO_TX, updated, optax.lbfgs(), optax.polyak_sgd(), SEARCH),
+    *each(STEP, lambda step: count(2, state=count(2).state._replace(step=step)), *COUNTS),
+    *each(STEP, lambda step: stream(stream().state._replace(step=step)), *COUNTS),
+    (lambda: count(4, SDCA, state=state_of(SDCA), sampler=SHRINKING), OTHER + " sampler"),
     (lambda: count(4, PEGASOS, state=state_of(SDCA)), OTHER + " solver, or data of other shapes"),
     (lambda: count(4, SDCA, data=FEWER, state=state_of(SDCA)), ".*data of other shapes"),
-    (
-        lambda: in_float64(key=None, state=state_of(PEGASOS, FOUR)),
-        "state holds numbers of float32, and this run computes in float64",
-    ),
-    (
-        lambda: count(6, PEGASOS, data=FOUR, state=in_float64().state),
-        "state holds numbers of float64, and this run computes in float32",
-    ),
-    *(
-        (lambda read=read, key=key: read(key), "key must be one")
-        for read in KEY_READERS
-        for key in KEYS
-    ),
-    *((lambda read=read: read(None), "key must be one") for read in KEY_READERS[:2]),
-    *(
-        (lambda state=state: jaxsvm.step(PEGASOS, state, DATA), "state must be that of solver.init")
-        for state in (None, 1.0, (), {}, jnp.ones(2))
-    ),
-    *(
-        (lambda make=make, wrong=wrong: make(0.1, bias=wrong), "bias must be one of '(none|free)'")
-        for make in (
-            jaxsvm.bottou_sgd,
-            jaxsvm.asgd,
-            jaxsvm.pegasos,
-            jaxsvm.subgradient,
-            jaxsvm.asset,
-        )
-        for wrong in (0, None, "maybe", ["none"])
-    ),
+    (lambda: in_float64(key=None, state=state_of(PEGASOS, FOUR)), SINGLE),
+    (lambda: count(6, PEGASOS, data=FOUR, state=in_float64().state), DOUBLE),
+    *(line for read in KEY_READERS for line in each("key must be one", read, *KEYS)),
+    *each("key must be one", lambda read: read(None), *KEY_READERS[:2]),
+    *each("state must be that of solver.init", stepped, None, 1.0, (), {}, jnp.ones(2)),
+    (lambda: stepped(batch=(1, 2)), "batch must be a Batch, .*got tuple"),
+    *each("x of batch must be an array, got .*jaxsvm.dataset", of_rows, None, [[1.0]]),
+    (lambda: stepped(batch=TWO_WEIGHTS), ".*one target and one weight for each of its 6 rows"),
+    (lambda: stepped(solver="pegasos"), "solver must be a solver"),
+    (lambda: stepped(solver=jaxsvm.pegasos), "solver is the factory"),
+    *(line for make in FIVE for line in each(BIAS, biased(make), 0, None, "maybe", ["none"])),
 ]
 
 

@@ -89,6 +89,7 @@ def test_threads_change_nothing(found):
 CELL = {"C": [1.0, 2.0], "gamma": [0.1]}
 FAILS = "score, the function <lambda>, fails .* -> one number: .*"
 ORDINARY = lambda C: jaxsvm.sdca(C)
+VECTOR = "the axis C must be a vector of at least one finite number"
 refused = lambda **options: lambda: chosen(**CELL | options)
 scored = lambda score: lambda: chosen(ORDINARY, C=[0.1, 1.0], folds=2, score=score)
 THREE = jaxsvm.dataset(X, np.arange(200) % 3, task="multiclass")
@@ -97,8 +98,7 @@ REFUSED = [  # calls, what the sentence says
     (lambda: chosen(C=[1.0]), "maker needs gamma, but the axes are C"),
     (lambda: chosen(), "select needs at least one axis"),
     (refused(C=[1.0, -1.0]), "C must be a finite number above 0, got -1"),
-    *((refused(C=wrong), "the axis C must be a vector of") for wrong in ([], [[1.0]], ["a"], 1.0)),
-    (refused(C=[np.nan]), "the axis C must be a vector of at least one finite number"),
+    *((refused(C=wrong), VECTOR) for wrong in ([], [[1.0]], [np.nan], ["a"], 1.0)),
     (refused(folds=300), "200 rows are too few for 300 folds"),
     (refused(groups=[1, 2, 3]), "groups must name the group of each of the 200 rows"),
     (refused(folds=(Y < 0).astype(int)), "without fold 0 there is no row of class 1"),

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse
+from refusing import each
 from streamed import (
     AVERAGED,
     DATA,
@@ -203,6 +204,9 @@ NAN = np.where(X > 2, np.nan, X)
 SECOND = [(X[:50], Y[:50]), (X[50:], Y[50:], np.full(50, 2.0))]
 HELD = "state holds 4 rows that wait for a batch, and n_pending is 3: it was changed"
 held = lambda rows: in_one(PEGASOS, 8).state._replace(n_pending=np.int32(rows))
+bounded = lambda chunks: stream(chunks, SDCA, rows=N, batch_size=1)
+paired = lambda inner: stream([THREE], jaxsvm.one_vs_one(inner, classes=3), rows=N)
+TWO = jaxsvm.one_vs_rest(PEGASOS, classes=2)
 one = lambda *chunk, **options: lambda: stream([chunk], **options)
 REFUSED = [  # calls, what the sentence says
     (one(X, Y, key=None), "stream needs a key"),
@@ -240,21 +244,9 @@ REFUSED = [  # calls, what the sentence says
     ),
     (one(X, Y, solver=SDCA, rows=50), "rows=50, but the first chunk alone has 100"),
     (lambda: stream(solver=SDCA, state=in_one(SDCA, 1).state), ".*has a state for each row"),
-    *(
-        (lambda chunks=chunks: stream(chunks, SDCA, rows=N, batch_size=1), ".*has a bound for each")
-        for chunks in (SECOND, SECOND[::-1], [(X, Y, np.arange(N) % 2)])
-    ),
-    *(
-        (
-            lambda inner=inner: stream([THREE], jaxsvm.one_vs_one(inner, classes=3), rows=N),
-            ".*begins with something of each row .*: use fit, or one_vs_rest",
-        )
-        for inner in (SDCA, jaxsvm.on_features(PHI, SDCA))
-    ),
-    (
-        lambda: stream([THREE], jaxsvm.one_vs_rest(PEGASOS, classes=2)),
-        ".*takes class numbers 0 .. 1, the data hold 0, 1, 2",
-    ),
+    *each(".*has a bound for each", bounded, SECOND, SECOND[::-1], [(X, Y, np.arange(N) % 2)]),
+    *each(".*begins with something of each row", paired, SDCA, jaxsvm.on_features(PHI, SDCA)),
+    (lambda: stream([THREE], TWO), ".*takes class numbers 0 .. 1, the data hold 0, 1, 2"),
     (one(X, THREE.y, task="multiclass"), r".*takes labels -1 and \+1, the data hold 0, 1, 2"),
     (lambda: cut(X, Y, rows=0), "rows must be a whole number"),
     (lambda: cut(X, Y[:2], rows=5), "y must hold one number for each of the 100 rows"),
