@@ -160,33 +160,24 @@ def test_the_step_of_a_loop_of_ones_own():
 # tol
 
 
-@pytest.mark.parametrize(
-    ("options", "steps", "converged", "status"),
-    [
-        ({"tol": 3.0}, 8, True, "converged after 8 steps: tolerance 3.0e+00 met, residual 2.0e+00"),
-        ({"tol": 6.0}, 4, True, "converged after 4 steps: tolerance 6.0e+00 met, residual 6.0e+00"),
-        ({"tol": 3.0, "probe": minus_t}, 8, True, "converged after 8"),  # the residual goes first
-        ({"tol": -7.0, "probe": minus_t, "solver": SAMPLE}, 8, True, "converged after 8 steps"),
-        ({"tol": 0.5, "probe": lambda m: 0, "solver": SAMPLE}, 4, True, "converged after 4 steps"),
-        (
-            {"tol": 1.0, "steps": 4},
-            4,
-            False,
-            "stopped after 4 steps; residual 6.0e+00, tolerance "
-            "1.0e+00 not met; go on with state=run.state",
-        ),
-        (
-            {"tol": -1.0, "steps": 10, "every": 10},
-            10,
-            False,
-            "stopped after 10 steps; residual "
-            "0.0e+00, tolerance -1.0e+00 not met; go on with state=run.state",
-        ),
-    ],
-)
-def test_where_a_tolerance_stops(options, steps, converged, status):
+MET = "converged after {} steps: tolerance {} met, residual {}"
+NOT_MET = "stopped after {} steps; residual {}, tolerance {} not met; go on with state=run.state"
+PROBED = {"probe": minus_t, "solver": SAMPLE}
+STOPS = [  # options, the last step, the status
+    ({"tol": 3.0}, 8, MET.format(8, "3.0e+00", "2.0e+00")),
+    ({"tol": 6.0}, 4, MET.format(4, "6.0e+00", "6.0e+00")),
+    ({"tol": 3.0, "probe": minus_t}, 8, "converged after 8"),  # the residual goes first
+    (PROBED | {"tol": -7.0}, 8, "converged after 8 steps"),
+    (PROBED | {"tol": 0.5, "probe": lambda m: 0}, 4, "converged after 4 steps"),
+    ({"tol": 1.0, "steps": 4}, 4, NOT_MET.format(4, "6.0e+00", "1.0e+00")),
+    ({"tol": -1.0, "steps": 10, "every": 10}, 10, NOT_MET.format(10, "0.0e+00", "-1.0e+00")),
+]
+
+
+@pytest.mark.parametrize(("options", "steps", "status"), STOPS)
+def test_where_a_tolerance_stops(options, steps, status):
     run = count(**options)
-    assert run.converged == converged and run.status.startswith(status)
+    assert run.converged == status.startswith("converged") and run.status.startswith(status)
     assert int(run.state.step) == run.evals == run.info.step[-1] == float(run.model.w[0]) == steps
     assert float(run.tol) == options["tol"]
 

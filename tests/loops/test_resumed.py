@@ -65,27 +65,21 @@ def in_features(seed):
 of_function = lambda fn: jaxsvm.decomposition(1.0, kernels.custom(fn))
 PEGASOS, NEWTON, LINEAR = jaxsvm.pegasos(0.1), jaxsvm.newton(0.1), jaxsvm.sdca(1.0)
 CURVED = jaxsvm.sdca(1.0, loss=losses.smooth_hinge(0.5))
+LIFTED, NARROW = jaxsvm.on_features(jnp.tanh, PEGASOS), jaxsvm.nu_svc(0.3, kernels.rbf(0.2))
+with_other = lambda words, solver: [(words, solver, DATA)]
 STATES = {  # the solver, whether it holds sums over rows, and what else it does not go on with
     "decomposition": on_kernel(jaxsvm.decomposition),
     "smo": on_kernel(jaxsvm.smo),
-    "pegasos": (
-        PEGASOS,
-        False,
-        [("kernels or features", jaxsvm.on_features(jnp.tanh, PEGASOS), DATA)],
-    ),
-    "functions": (of_function(first), True, [("kernels", of_function(second), DATA)]),
+    "pegasos": (PEGASOS, False, with_other("kernels or features", LIFTED)),
+    "functions": (of_function(first), True, with_other("kernels", of_function(second))),
     "least squares": (jaxsvm.least_squares(0.1), True, []),
     "newton": (NEWTON, False, []),
     "lasvm": on_kernel(jaxsvm.lasvm),
     "sdca on a kernel": on_kernel(jaxsvm.sdca),
-    "nu_svc": (
-        jaxsvm.nu_svc(0.3, RBF),
-        True,
-        [("kernels", jaxsvm.nu_svc(0.3, kernels.rbf(0.2)), DATA)],
-    ),
+    "nu_svc": (jaxsvm.nu_svc(0.3, RBF), True, with_other("kernels", NARROW)),
     "wolfe": (jaxsvm.wolfe(0.3, RBF), True, []),
     "sdca": (LINEAR, True, [("numbers", jaxsvm.sdca(1.1), DATA), ("numbers", CURVED, DATA)]),
-    "features": (in_features(0), True, [("kernels or features", in_features(1), DATA)]),
+    "features": (in_features(0), True, with_other("kernels or features", in_features(1))),
     "interior_point": (jaxsvm.interior_point(1.0), False, []),
     "augmented_lagrangian": (jaxsvm.augmented_lagrangian(1.0), False, []),
 }
@@ -96,13 +90,15 @@ STATES = {  # the solver, whether it holds sums over rows, and what else it does
 def test_what_a_state_goes_on_with(name, tmp_path):
     """With the same rows and numbers; with others where it holds no sums over them."""
     solver, sums, others = STATES[name]
+    twice = {name: 2.0 * value for name, value in vars(solver).items() if name in ("lam", "C")}
+    another = solver.replace(**twice)
     state = fit(solver, DATA, KEY, steps=30, save=tmp_path / "run.npz").state
     fit(solver, jaxsvm.dataset(X.copy(), Y), state=state, steps=2)  # the same in other memory
     for data in SAME_WEIGHTS.values():
         if sums:
             refused("rows or targets", solver, data, state)
         else:
-            assert fit(solver, data, state=state, steps=2).finite
+            assert fit(another, data, state=state, steps=2).finite
     refused("weights", solver, OTHER_WEIGHTS, state)
     for words, other, data in others:
         refused(words, other, data, state)

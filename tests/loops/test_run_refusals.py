@@ -56,9 +56,8 @@ def in_float64(**options):
 
 
 def stream(state=None, solver=PEGASOS, chunks=ROWS, **options):
-    return jaxsvm.stream(
-        solver, iter(chunks), KEY if state is None else None, state=state, **options
-    )
+    key = KEY if state is None else None
+    return jaxsvm.stream(solver, iter(chunks), key, state=state, **options)
 
 
 KEYS = (0, "0", jnp.ones(2), jnp.arange(2), jax.random.split(KEY))
@@ -232,18 +231,12 @@ def test_class_numbers_need_a_solver_for_them(solver):
 
 # Rows that do not exist, and weights that are none
 
+DRAWS = [*((row, PEGASOS) for row in (4, 1000, -5)), (4, SDCA)]
+DRAWS += [(4, jaxsvm.kernel_pegasos(0.1, RBF)), (4, jaxsvm.lasvm(1.0, RBF))]
+
 
 @pytest.mark.long(but=1)
-@pytest.mark.parametrize(
-    ("row", "solver"),
-    [
-        *((row, PEGASOS) for row in (4, 1000, -5)),
-        *(
-            (4, solver)
-            for solver in (SDCA, jaxsvm.kernel_pegasos(0.1, RBF), jaxsvm.lasvm(1.0, RBF))
-        ),
-    ],
-)
+@pytest.mark.parametrize(("row", "solver"), DRAWS)
 def test_draws_of_rows_that_do_not_exist_are_refused_and_read_no_other_row(row, solver):
     with pytest.raises(ValueError, match=f"drew row {row}, expected row numbers from 0 to 3"):
         drawing(draws_of(row), solver)
@@ -259,22 +252,16 @@ def test_draws_of_padding_are_none_of_another_row():
     assert rows.weight.tolist() == [1, 0, 0, 0, 0] and rows.index.tolist() == [1, -1, -1, -1, -1]
 
 
-BAD_WEIGHTS = {
-    "nan": [1, NAN, 1, 1],
-    "inf": [1, 1, INF, 1],
-    "negative": [1, 1, 1, -1],
-    "zero": [0] * 4,
-}
-MACHINE = jaxsvm.decomposition(1.0, RBF)
+BAD_WEIGHTS = {"nan": [1, NAN, 1, 1], "inf": [1, 1, INF, 1]}
+BAD_WEIGHTS |= {"negative": [1, 1, 1, -1], "zero": [0, 0, 0, 0]}
+machine = lambda C: jaxsvm.decomposition(C, RBF)
 MACHINES = {"C": [1.0, 2.0], "folds": 2, "progress": False}
 WEIGHT_READERS = {
     "fit": lambda data: drawing(None, data=data),
     "error_on": jaxsvm.error_on,
     "risk_on": jaxsvm.risk_on,
     "certificate": lambda data: jaxsvm.certificate(Linear(jnp.ones(1), jnp.zeros(())), data, 0.1),
-    "select": lambda data: jaxsvm.select(
-        lambda C: jaxsvm.decomposition(C, RBF), data, KEY, **MACHINES
-    ),
+    "select": lambda data: jaxsvm.select(machine, data, KEY, **MACHINES),
     "ridge_path": jaxsvm.ridge_path,
 }
 
@@ -292,7 +279,7 @@ def test_weights_that_are_none_are_refused_by_what_reads_them(name, reader):
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.parametrize("solver", [PEGASOS, MACHINE], ids=["pegasos", "decomposition"])
+@pytest.mark.parametrize("solver", [PEGASOS, machine(1.0)], ids=["pegasos", "decomposition"])
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
 def test_no_run_of_weights_that_are_none_is_finite(name, solver):
     run = jax.jit(lambda data: fit(solver, data, KEY, steps=6, every=3))(with_weights(name))

@@ -331,6 +331,7 @@ def test_a_table_in_print(values, axes, text):
 BEST = [  # values over lam and s, the best numbers
     ([[3, 2, 1], [1, 1, 5]], (1.0, 2.0)),  # means of adjacent points: 8/3, and 12/5 for the others
     ([[1, 2, 9], [2, 2, 1]], (0.1, 2.0)),  # 2 against 13/3
+    ([[0, 0, 1.75], [3, 3, 1.75]], (0.1, 4.0)),  # 9.5/5 against 6/3: without the point itself
     ([[1, 5, 1], [2, 2, np.nan]], (0.1, 2.0)),  # nan counts as 5
     ([[1, 5, 1], [9, 2, -np.inf]], (0.1, 8.0)),  # 16/3 both: the larger s
     ([[1, 5, 1], [9, 2, np.inf]], (0.1, 8.0)),
