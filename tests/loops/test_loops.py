@@ -81,9 +81,10 @@ def seven_inside(key, data):
     return count(7, key=key, data=data)
 
 
-@pytest.mark.parametrize(
-    ("evals", "steps"), [(2**30, 7), (2**24 + 1, 3), (1_999_999_999, 7), (2**31 - 1, 5)]
-)
+LARGE = [(2**30, 7), (2**24 + 1, 3), (1_999_999_999, 7), (2**31 - 1, 5)]
+
+
+@pytest.mark.parametrize(("evals", "steps"), LARGE)
 def test_evaluations_are_summed_beyond_32_bits(evals, steps):
     """To the digits of float32; outside and inside."""
     data = DATA._replace(index=DATA.index.at[0].set(evals - 1))
@@ -124,12 +125,8 @@ def test_evaluations_of_a_step_on_many_rows(name):
 
 
 def test_probes_may_return_trees():
-    probe = lambda m: {
-        "pair": (m.w[0], m.w),
-        "whole": jnp.ones((2, 3), int),
-        "one": 1,
-        "none": None,
-    }
+    grid = jnp.ones((2, 3), int)
+    probe = lambda m: {"pair": (m.w[0], m.w), "whole": grid, "one": 1, "none": None}
     run = count(10, probe=probe)
     shapes = jax.tree.map(jnp.shape, run.info.probe)
     assert shapes == {"pair": ((3,), (3, 2)), "whole": (3, 2, 3), "one": (3,), "none": None}
@@ -268,13 +265,13 @@ class adaptive(Sampler):
 ADAPTIVE = adaptive(4)
 
 
-@pytest.mark.parametrize(
-    ("every", "steps"),
-    [(3, [3, 4, 7, 8, 11]), (2, [2, 4, 6, 8, 10, 11]), (100, [4, 8, 11]), (None, [4, 8, 11])],
-)
-def test_pieces_never_cross_a_period(every, steps):
-    run, whole = (count(11, every=n, sampler=ADAPTIVE) for n in (every, 4))
-    assert run.info.step.tolist() == steps and whole.info.step.tolist() == [4, 8, 11]
+ENDS = [(3, [3, 4, 7, 8]), (2, [2, 4, 6, 8, 10]), (4, [4, 8]), (100, [4, 8])]
+
+
+@pytest.mark.parametrize(("every", "ends"), ENDS)
+def test_pieces_never_cross_a_period(every, ends):
+    run, whole = (count(11, every=n, sampler=ADAPTIVE) for n in (every, None))
+    assert run.info.step.tolist() == [*ends, 11] and whole.info.step.tolist() == [4, 8, 11]
     assert not run.state.sampler["crossed"] and int(run.state.sampler["seen"]) == 11
     same(run.state, whole.state)
     # The solver keeps the same trace of its rows as the sampler of the feedback.

@@ -264,9 +264,8 @@ def test_more_classes_by_exact_machines(wrapper, memory, tmp_path):
         part = jaxsvm.dataset(X[rows], sign)
         proof = jaxsvm.certificate(everywhere, part, jaxsvm.lam_from_C(C, n))
         total += float(proof.primal) * C * n
-        np.testing.assert_allclose(
-            model(data.x), decisions(found.best, X[rows], sign, X), atol=1e-2
-        )
+        values = decisions(found.best, X[rows], sign, X)
+        np.testing.assert_allclose(model(data.x), values, atol=1e-2)
     assert float(found.certificate.primal) == pytest.approx(total, rel=1e-4)
     # out of fold, the values of the model trained without the fold
     held = found.fold == 1
