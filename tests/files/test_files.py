@@ -1,5 +1,6 @@
 """Files of models and runs: refused in a sentence, never unpickled, replaced whole or not."""
 
+import collections
 import dataclasses
 import io
 import json
@@ -9,7 +10,6 @@ import pickle
 import re
 import tempfile
 import zipfile
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +24,9 @@ from jaxsvm.models import Classifier, Expansion, Linear, load, save, serializati
 from jaxsvm.types import RunState
 
 ONE = Linear(jnp.ones(2), jnp.zeros(()))
+THIRTY = jnp.eye(30, 3), jnp.arange(30.0), jnp.ones(()), jnp.arange(30)
 WHOLE = {
-    "model": Expansion(
-        kernels.rbf(0.5), jnp.eye(30, 3), jnp.arange(30.0), jnp.ones(()), jnp.arange(30), "free"
-    ),
+    "model": Expansion(kernels.rbf(0.5), *THIRTY, "free"),
     "key": jax.random.key(7),
     "bf16": jnp.arange(11.0, dtype=jnp.bfloat16),
     "rest": [1, 0.25, "word", None, True],
@@ -36,11 +35,9 @@ WHOLE = {
 
 def bits(tree):
     is_key = lambda a: isinstance(a, jax.Array) and jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
-    arrays = [jax.random.key_data(a) if is_key(a) else a for a in jax.tree.leaves(tree)]
-    arrays = [np.asarray(a) for a in arrays]
-    return jax.tree.structure(tree), [
-        (a.dtype, a.shape, a.tobytes()) for a in map(np.asarray, arrays)
-    ]
+    words = lambda a: np.asarray(jax.random.key_data(a) if is_key(a) else a)
+    arrays = [words(a) for a in jax.tree.leaves(tree)]
+    return jax.tree.structure(tree), [(a.dtype, a.shape, a.tobytes()) for a in arrays]
 
 
 @pytest.fixture
@@ -61,29 +58,26 @@ def intact(tmp_path_factory):
 SPRUNG = []
 
 
+class Trap:
+    """Leaves a mark where it is unpickled."""
+
+    __reduce__ = lambda self: (spring, ())
+
+
 def spring():
     SPRUNG.append(1)
 
 
-class Trap:
-    """Leaves a mark where it is unpickled."""
-
-    def __reduce__(self):
-        return spring, ()
+def saved(*args, write=np.save, **how):
+    stream = io.BytesIO()
+    write(stream, *args, **how)
+    return stream.getvalue()
 
 
 def npz(header, **arrays):
     """The bytes of a file with this header, as text or as what JSON makes of it."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    stream = io.BytesIO()
-    np.savez(stream, header=np.frombuffer(text, np.uint8), **arrays)
-    return stream.getvalue()
-
-
-def npy(array):
-    stream = io.BytesIO()
-    np.save(stream, array, allow_pickle=True)
-    return stream.getvalue()
+    return saved(write=np.savez, header=np.frombuffer(text, np.uint8), **arrays)
 
 
 def header(tree, **changes):
@@ -99,24 +93,19 @@ def changed(old, new):
 def in_directory(offset, value):
     """Another byte in the first entry of the zip's directory."""
 
-    def change(content):
-        place = content.index(b"PK\1\2") + offset
-        return content[:place] + bytes([value]) + content[place + 1 :]
-
-    return change
+    place = lambda content: content.index(b"PK\1\2") + offset
+    return lambda c: c[: place(c)] + bytes([value]) + c[place(c) + 1 :]
 
 
-TRAP = np.array([Trap()], object)
+TRAP, LARGE = np.array([Trap()], object), np.zeros(30_000, np.float32)
+ARRAY = header({"array": 0, "dtype": "float32"})
 BAD = {
     "empty": lambda _: b"",
     "half": lambda content: content[: len(content) // 2],
-    "no end": lambda content: content[:-1],
     "no start": lambda content: content[100:],
     "shape made smaller": changed(b"'shape': (30,)", b"'shape': (10,)"),
     # read in part, so that nobody would come to the checksum
-    "large shape made smaller": lambda _: npz(
-        header({"array": 0, "dtype": "float32"}), a0=np.zeros(30_000, np.float32)
-    ).replace(b"'shape': (30000,)", b"'shape': (10000,)"),
+    "large shape made smaller": lambda _: npz(ARRAY, a0=LARGE).replace(b"(30000,)", b"(10000,)"),
     "shape of another number": changed(b"(30, 3)", b"(30,93)"),
     "objects": changed(b"'<f4'", b"'<O4'"),
     "encrypted": in_directory(8, 1),
@@ -124,10 +113,10 @@ BAD = {
     "for a newer reader": in_directory(6, 90),
     "text": lambda _: b"w,b\n1,2\n",
     "pickle": lambda _: pickle.dumps(Trap()),
-    "array": lambda _: npy(np.ones(3)),
-    "array of pickles": lambda _: npy(TRAP),
+    "array": lambda _: saved(np.ones(3)),
+    "array of pickles": lambda _: saved(TRAP, allow_pickle=True),
     "npz without a header": lambda content: npz({}).replace(b"header", b"holder"),
-    "npz with a pickle": lambda _: npz(header({"array": 0, "dtype": "float32"}), a0=TRAP),
+    "npz with a pickle": lambda _: npz(ARRAY, a0=TRAP),
     "no JSON": lambda _: npz(b"\xff\xfe"),
     "a list": lambda _: npz([]),
     "no format": lambda _: npz({"jaxsvm": "0.5.0"}),
@@ -182,33 +171,17 @@ def test_flipped_bytes(where, intact, data):
 
 
 def test_truncated_files_and_bytes_around_whole_ones(intact):
-    for end in np.linspace(0, len(intact) - 1, 20).astype(int):
-        whole_or_refused(intact[:end])
-    whole_or_refused(intact + b"\0" * 40)
-    whole_or_refused(b"\0" * 40 + intact)
+    ends = np.linspace(0, len(intact) - 1, 20).astype(int)
+    for content in (*(intact[:end] for end in ends), intact + b"\0" * 40, b"\0" * 40 + intact):
+        whole_or_refused(content)
 
 
 # What is whole, and refused
 
 
-class Older(NamedTuple):
-    """A state before its class changed."""
-
-    w: Any
-
-
-class Grown(NamedTuple):
-    """With a field that older files do not have."""
-
-    w: Any
-    more: Any = None
-
-
-class Needy(NamedTuple):
-    """With a field that has to be there."""
-
-    w: Any
-    more: Any
+Older = collections.namedtuple("Older", "w")  # a state before its class changed
+Grown = collections.namedtuple("Grown", "w more", defaults=[None])  # with what older files lack
+Needy = collections.namedtuple("Needy", "w more")  # with a field that has to be there
 
 
 def own(*args, **kwargs):
@@ -225,34 +198,35 @@ def unknown(name):
     return f"'{name}', which is not registered: import or register it first"
 
 
+def named(name, **fields):
+    return header({"named": name, "fields": fields})
+
+
+def function(name):
+    return header({"function": name}), unknown(name)
+
+
 NOT_MADE = "makes a 'tests.own', which is not registered as a "
+NOT_A_CLASS = "makes a 'tests.Bare', which is not registered as a class"
+NOT_TAKEN = "that this version of jaxsvm does not take .*"
 REFUSED = {
     "format": (header({"value": 1}, format=2), "has format 2, expected 1: load it"),
-    "class": (header({"named": "tests.no", "fields": {}}), unknown("tests.no")),
-    "of 0.3": (header({"function": "kernels.rbf.rbf"}), unknown("kernels.rbf.rbf")),
-    "system": (header({"function": "os.system"}), unknown("os.system")),
-    "optax": (header({"function": "optax.adam"}), unknown("optax.adam")),
-    "module": (header({"named": "optax.contrib", "fields": {}}), unknown("optax.contrib")),
-    "made": (header({"named": "tests.own", "fields": {}}), NOT_MADE),
-    "bare": (
-        header({"named": "tests.Bare", "fields": {}}),
-        "makes a 'tests.Bare', which is not registered as a class",
-    ),
-    "field": (
-        header({"named": "Linear", "fields": {"v": {"value": 1}}}),
-        "holds a 'Linear' that this version of jaxsvm does not take .*: load it with the version",
-    ),
+    "class": (named("tests.no"), unknown("tests.no")),
+    "of 0.3": function("kernels.rbf.rbf"),
+    "system": function("os.system"),
+    "module": (named("optax.contrib"), unknown("optax.contrib")),
+    "made": (named("tests.own"), NOT_MADE),
+    "bare": (named("tests.Bare"), NOT_A_CLASS),
+    "field": (named("Linear", v={"value": 1}), f"holds a 'Linear' {NOT_TAKEN}: load it with the"),
     "argument": (
-        header({"named": "kernels.rbf", "fields": {"sigma": {"value": -1.0}}}),
-        "holds a 'kernels.rbf' that this version of jaxsvm does not take .*sigma must be",
+        named("kernels.rbf", sigma={"value": -1.0}),
+        f"holds a 'kernels.rbf' {NOT_TAKEN}sigma must be",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_this_version_does_not_know_is_told_with_the_version_that_wrote_it(
-    kind, path, registry
-):
+def test_what_is_not_known_is_told_with_the_version_that_wrote_it(kind, path, registry):
     jaxsvm.register("tests.own", own)
     jaxsvm.register("tests.Bare", Bare)
     content, message = REFUSED[kind]
@@ -298,8 +272,7 @@ def test_64_bit_numbers_are_not_narrowed(dtype, path):
 
 
 @pytest.mark.parametrize(
-    ("name", "stored"),
-    [("float32", ">f4"), ("int16", ">i2"), ("bfloat16", ">u2")],
+    ("name", "stored"), [("float32", ">f4"), ("int16", ">i2"), ("bfloat16", ">u2")]
 )
 def test_arrays_of_a_machine_of_the_other_byte_order(name, stored, path):
     wanted = jnp.arange(3).astype(name)
@@ -324,13 +297,14 @@ def test_a_model_that_is_not_finite_is_not_loaded(field, path):
 
 
 def test_errors_of_the_file_system_pass(path, monkeypatch):
-    with pytest.raises(FileNotFoundError, match=re.escape(str(path))):
-        load(path)
-    with pytest.raises(IsADirectoryError, match="is a folder, expected a file"):
-        load(path.parent)
     os.mkfifo(path)
-    with pytest.raises(OSError, match="tree.npz is a pipe, a device or a socket, expected a file"):
-        load(path)
+    for wrong, error, words in (
+        (path.parent / "no.npz", FileNotFoundError, re.escape(str(path.parent / "no.npz"))),
+        (path.parent, IsADirectoryError, "is a folder, expected a file"),
+        (path, OSError, "tree.npz is a pipe, a device or a socket, expected a file"),
+    ):
+        with pytest.raises(error, match=words):
+            load(wrong)
     path.unlink()
     save(path, ONE)
     for error in (PermissionError(13, "denied"), OSError(5, "Input/output error"), MemoryError()):
@@ -357,35 +331,26 @@ def test_the_trap_is_one():
 # Whole or not at all
 
 
-def halfway(file, **arrays):
-    file.write(b"half of it")
-    raise OSError(28, "No space left on device")
-
-
 FULL = OSError(28, "No space left on device")
+FAILURES = [
+    (os, "fsync", lambda *_, **how: raised(FULL)),
+    (np, "savez", lambda file, **_: file.write(b"half of it") and raised(FULL)),
+    (os, "replace", lambda *_, **how: raised(FULL)),
+    (np, "savez", lambda *_, **how: raised(KeyboardInterrupt())),
+]
 
 
 @pytest.mark.parametrize("old", [True, False], ids=["over an old file", "new"])
-@pytest.mark.parametrize(
-    ("module", "name", "how"),
-    [
-        (os, "fsync", lambda *_, **how: raised(FULL)),
-        (np, "savez", halfway),
-        (os, "replace", lambda *_, **how: raised(FULL)),
-        (np, "savez", lambda *_, **how: raised(KeyboardInterrupt())),
-    ],
-    ids=["fsync", "halfway", "replace", "interrupt"],
-)
+@pytest.mark.parametrize(("module", "name", "how"), FAILURES)
 def test_a_file_is_replaced_whole_or_not_at_all(module, name, how, old, path, monkeypatch):
     if old:
-        save(path, {"old": jnp.arange(3)})
-    before = path.read_bytes() if old else None
+        path.write_bytes(b"old")
     with monkeypatch.context() as patch:
         patch.setattr(module, name, how)
         with pytest.raises((OSError, KeyboardInterrupt)):
             save(path, {"new": jnp.ones(1000)})
     assert os.listdir(path.parent) == ([path.name] if old else [])
-    assert not old or path.read_bytes() == before
+    assert not old or path.read_bytes() == b"old"
     save(path, {"new": jnp.ones(1000)})
     assert bits(load(path)) == bits({"new": jnp.ones(1000)})
     assert os.listdir(path.parent) == [path.name]

@@ -55,19 +55,19 @@ for line in sys.stdin:
 """
 
 
+CACHED = """
+jax.config.update("jax_compilation_cache_dir", {cache!r})
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+"""
+
+
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory):
     """A function that starts a run and returns its process number and how to wait for its end."""
     folder = tmp_path_factory.mktemp("kill")
     lines = pathlib.Path(__file__).read_text().split("\n# One process")[0]
-    (folder / "test_kill_problem.py").write_text(
-        lines
-        + "\njax.config.update('jax_compilation_cache_dir', "
-        + repr(str(folder / "cache"))
-        + ")\n"
-        "jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)\n"
-        "jax.config.update('jax_persistent_cache_min_entry_size_bytes', 0)\n"
-    )
+    (folder / "test_kill_problem.py").write_text(lines + CACHED.format(cache=str(folder / "cache")))
     command = [sys.executable, "-c", textwrap.dedent(PARENT), str(folder), str(TESTS)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -103,20 +103,18 @@ def test_killed_at_random_moments(name, parent, tmp_path):
             os.kill(child, signal.SIGKILL)
         assert wait() in (-signal.SIGKILL, 0), "the run failed by itself"
         others = [p for p in os.listdir(tmp_path) if not p.endswith(".npz")]
-        assert all(p.endswith(".part") for p in others), (
-            "at most what was being written stays behind"
-        )
+        # at most what was being written stays behind
+        assert all(p.endswith(".part") for p in others)
+        start = {"key": jax.random.key(0), "steps": STEPS}
         if path.exists():
             state = models.load(path)
-            assert isinstance(state, RunState) and int(state.step) % EVERY == 0
-            between += 0 < int(state.step) < STEPS
-            run = fit(solver, data, steps=STEPS - int(state.step), every=EVERY, state=state)
-        else:
-            run = fit(solver, data, jax.random.key(0), steps=STEPS, every=EVERY)
+            step = int(state.step)
+            assert isinstance(state, RunState) and step % EVERY == 0
+            between += 0 < step < STEPS
+            start = {"state": state, "steps": STEPS - step}
+        run = fit(solver, data, every=EVERY, **start)
         oracles.assert_same_bits((run.model, run.state), (whole.model, whole.state))
         models.save(path, run.state)
         mine = [p for p in os.listdir(tmp_path) if p.startswith(f".{path.name}.")]
         assert not mine, "the next save removes what was being written"
-    assert between >= KILLS // 2, (
-        f"only {between} of {KILLS} were killed between the first save and the end"
-    )
+    assert between >= KILLS // 2, "that many are killed between the first save and the end"

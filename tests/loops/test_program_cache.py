@@ -1,14 +1,23 @@
-"""Compiled programs on disk: counted by JAX's own events, in processes of their own."""
+"""Compiled programs on disk, counted by JAX's own events, in processes of their own; and those in
+memory, which are let go."""
 
+import importlib
+import itertools
 import os
 import pathlib
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import pytest
+from counted import DATA, FITTING, KEY, count
 
 import jaxsvm
+from jaxsvm import kernels
 from jaxsvm.loops import program_cache
+
+STREAMING = importlib.import_module("jaxsvm.loops.streaming")
 
 RUN = """
 import collections, sys, warnings
@@ -42,13 +51,9 @@ if __name__ == "__main__":
 def python(code, *argv, **environment):
     """The lines that a fresh process prints; no variable of the tests' own cache reaches it."""
     clean = {name: value for name, value in os.environ.items() if "CACHE" not in name}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, argv)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=clean | environment,
-    )
+    command = [sys.executable, "-c", code, *map(str, argv)]
+    options = {"capture_output": True, "text": True, "timeout": 300, "env": clean | environment}
+    done = subprocess.run(command, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout.split("\n")
 
@@ -58,20 +63,22 @@ def numbers(line):
     return folder, int(misses), int(hits), value
 
 
+def kept(folder):
+    """The files of programs, and when they were written."""
+    return {path: path.stat().st_mtime_ns for path in sorted(pathlib.Path(folder).glob("*-cache"))}
+
+
 @pytest.mark.long
 def test_a_second_process_compiles_nothing(tmp_path):
     folder, misses, hits, value = numbers(python(RUN, tmp_path / "new" / "programs")[0])
     assert folder == str(tmp_path / "new" / "programs") and misses > 0
-    kept = {path.name: path.stat().st_mtime_ns for path in pathlib.Path(folder).glob("*-cache")}
-    assert len(kept) >= misses, "each program is kept, however small"
-    again = numbers(python(RUN, folder)[0])
-    assert again == (folder, 0, misses + hits, value)
-    assert kept == {
-        path.name: path.stat().st_mtime_ns for path in pathlib.Path(folder).glob("*-cache")
-    }
-    for count, path in enumerate(sorted(pathlib.Path(folder).glob("*-cache"))):
+    before = kept(folder)
+    assert len(before) >= misses, "each program is kept, however small"
+    assert numbers(python(RUN, folder)[0]) == (folder, 0, misses + hits, value)
+    assert kept(folder) == before
+    for number, path in enumerate(before):
         text = path.read_bytes()
-        path.write_bytes([b"", text[: len(text) // 2], b"\0" * len(text), text[:-1]][count % 4])
+        path.write_bytes([b"", text[: len(text) // 2], b"\0" * len(text), text[:-1]][number % 4])
     lines = python(RUN, folder)
     assert numbers(lines[0])[3] == value, "damaged files cost a compilation each"
     assert "Error reading persistent compilation cache entry" in lines[1]
@@ -80,13 +87,10 @@ def test_a_second_process_compiles_nothing(tmp_path):
 @pytest.mark.long
 def test_worker_processes_of_scikit_learn_find_it(tmp_path):
     scores = python(WORKERS, tmp_path)[0]
-    kept = {path.name for path in tmp_path.glob("*-cache")}
-    assert kept, "the workers have written what they compiled"
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*-cache")}
+    before = kept(tmp_path)
+    assert before, "the workers have written what they compiled"
     assert python(WORKERS, tmp_path)[0] == scores
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*-cache")} == before, (
-        "and read it the next time"
-    )
+    assert kept(tmp_path) == before, "and read it the next time"
 
 
 @pytest.mark.long
@@ -96,16 +100,9 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
     folder, misses, hits, value = lines[0].split("|")
     assert (folder, misses, hits) == ("None", "0", "0")
     (sentence,) = lines[1].split("|")
-    assert sentence.startswith(
-        f"compiled programs are not kept, as {tmp_path}/file/programs "
-        f"cannot be written (Not a directory)"
-    )
+    where = f"{tmp_path}/file/programs cannot be written (Not a directory)"
+    assert sentence.startswith(f"compiled programs are not kept, as {where}")
     assert "give another folder" in sentence
-
-
-def test_what_is_no_path_is_refused():
-    with pytest.raises(TypeError, match="folder must be the path of a file, got 3"):
-        jaxsvm.cache_programs(3)
 
 
 def test_the_folder_of_the_platform(monkeypatch, tmp_path):
@@ -134,3 +131,56 @@ def test_without_a_name_it_is_the_folder_of_jax_or_of_the_platform(tmp_path):
     homeless = "import os\nos.path.expanduser = lambda path: path\n" + code
     nowhere = python(homeless)
     assert nowhere[0].startswith("None|") and "there is no home folder" in nowhere[1]
+
+
+# In memory
+
+
+def on_features(f):
+    phi = lambda x: f(jnp.concatenate([x, x * x], axis=-1))
+    return count(2, jaxsvm.on_features(phi, jaxsvm.pegasos(0.1)))
+
+
+def on_kernel(f):
+    return count(2, jaxsvm.decomposition(1.0, kernels.custom(lambda x, z: f(x @ z.T))))
+
+
+PEGASOS = jaxsvm.pegasos(0.1)
+NEW_FUNCTIONS = {  # calls, each with a function of its own, and the compiled functions
+    "probe": (lambda f: count(2, PEGASOS, probe=lambda m: f(m.b)), [FITTING.run_chunk]),
+    "kernel": (on_kernel, [FITTING.run_once]),
+    "features": (on_features, [FITTING.run_chunk, FITTING.begin, FITTING.conclude]),
+    "stream": (
+        lambda f: jaxsvm.stream(PEGASOS, [DATA], KEY, probe=lambda m: f(m.b)),
+        [STREAMING.run_batches],
+    ),
+}
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="maps are counted on Linux")
+@pytest.mark.parametrize("name", NEW_FUNCTIONS)
+def test_programs_of_functions_that_are_gone_are_released(monkeypatch, name):
+    """Each holds maps of memory, of which Linux allows a process 65,530; those of the user's own
+    functions stay."""
+    call, compiled = NEW_FUNCTIONS[name]
+    of_user = jax.jit(lambda x: x + 1)
+    of_user(1.0)
+    monkeypatch.setattr(program_cache, "_calls", itertools.repeat(256))
+    monkeypatch.setattr(program_cache, "MOST_MAPS", 0)
+    for _ in range(5):
+        call(lambda value: 2 * value)
+        sizes = [function._cache_size() for function in compiled]
+        assert all(0 < size <= 3 for size in sizes), sizes
+    assert of_user._cache_size() == 1
+
+
+def test_programs_are_kept_as_long_as_they_are_few(monkeypatch):
+    monkeypatch.setattr(program_cache, "_calls", itertools.repeat(256))
+    monkeypatch.setattr(program_cache, "MOST_MAPS", 10**6)
+    before = [count(3) and FITTING.run_chunk._cache_size() for _ in range(3)]
+    assert before[0] == before[2] > 0
+    monkeypatch.setattr(program_cache, "_calls", itertools.count(1))
+    monkeypatch.setattr(program_cache, "MOST_MAPS", 0)
+    count(3)
+    assert FITTING.run_chunk._cache_size() == before[0]

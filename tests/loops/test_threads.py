@@ -10,13 +10,11 @@ import pytest
 
 from jaxsvm.loops.threads import may_overlap
 
+triangular = jax.lax.linalg.triangular_solve
 A = np.stack([np.eye(4, dtype=np.float32)] * 3)
 PROGRAMS = {
     "product": (lambda a: a @ a, True),
-    "triangular system": (
-        lambda a: jax.lax.linalg.triangular_solve(a, a, left_side=True, lower=True),
-        True,
-    ),
+    "triangular system": (lambda a: triangular(a, a, left_side=True, lower=True), True),
     "eigenvalues": (lambda a: jnp.linalg.eigh(a)[1], False),
     "system": (lambda a: jnp.linalg.solve(a, a), False),
 }
@@ -47,7 +45,6 @@ print("end")
 
 @pytest.mark.long
 def test_a_grid_of_factorisations_ends():
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD], capture_output=True, text=True, timeout=400
-    )
+    options = {"capture_output": True, "text": True, "timeout": 400}
+    done = subprocess.run([sys.executable, "-c", CHILD], **options)
     assert done.stdout == "end\n", done.stderr

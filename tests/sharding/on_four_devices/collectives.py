@@ -1,17 +1,12 @@
 """The collectives of an optimised XLA program: how many numbers each moves, by the depth of the
 loop it stands in."""
 
+import math
 import re
 from typing import NamedTuple
 
-KINDS = (
-    "all-gather",
-    "all-reduce",
-    "reduce-scatter",
-    "collective-permute",
-    "all-to-all",
-    "collective-broadcast",
-)
+KINDS = ["collective-permute", "collective-broadcast"]
+KINDS += "all-gather all-reduce reduce-scatter all-to-all".split()
 INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.\-]+ = (\(.*?\)|\S+) ([\w\-]+)\(")
 CALLED = re.compile(r"(?:to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)")
 LOOPED = re.compile(r"(?:body|condition)=%?([\w.\-]+)")
@@ -40,13 +35,8 @@ def computations(text):
 
 def count_numbers(types):
     """The numbers in a type such as (f32[3,4], s32[])."""
-    total = 0
-    for sizes in re.findall(r"\b(?:pred|bf16|[fsu]\d+)\[([\d,]*)\]", types):
-        size = 1
-        for each in sizes.split(","):
-            size *= int(each) if each else 1
-        total += size
-    return total
+    shapes = re.findall(r"\b(?:pred|bf16|[fsu]\d+)\[([\d,]*)\]", types)
+    return sum(math.prod(int(each or 1) for each in sizes.split(",")) for sizes in shapes)
 
 
 def collectives(text):
@@ -66,12 +56,8 @@ def collectives(text):
                 for other in LOOPED.findall(line):
                     walk(other, depth + 1)
             elif kind in ("call", "fusion", "conditional", "async", "custom-call"):
-                branches = BRANCHES.search(line)
-                names = (
-                    [each.strip().lstrip("%") for each in branches.group(1).split(",")]
-                    if branches
-                    else []
-                )
+                branches = ",".join(BRANCHES.findall(line)).split(",")
+                names = [each.strip().lstrip("%") for each in branches]
                 for other in CALLED.findall(line) + names:
                     walk(other, depth)
 

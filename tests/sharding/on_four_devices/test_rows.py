@@ -14,9 +14,9 @@ import jaxsvm
 from jaxsvm import features, kernels, samplers
 
 KEY = jax.random.key(0)
-EPOCHS, UNIFORM = (
-    samplers.strata(samplers.epochs(8), blocks=4),
-    samplers.strata(samplers.uniform(8), blocks=4),
+EPOCHS, SINGLE, UNIFORM = (
+    samplers.strata(of, blocks=4)
+    for of in (samplers.epochs(8), samplers.epochs(1), samplers.uniform(8))
 )
 MAP = features.fourier(jax.random.key(2), kernels.rbf(1.0), dim=COLUMNS, features=32)
 
@@ -30,12 +30,8 @@ def test_rows_are_dealt_evenly_and_padded(mesh):
     data = jaxsvm.dataset(np.arange(10.0)[:, None], [1, -1] * 5)
     rows = jaxsvm.shard(data, mesh)
     assert rows.x.sharding == NamedSharding(rows.y.sharding.mesh, PartitionSpec("rows"))
-    assert [np.asarray(part.data)[:, 0].tolist() for part in rows.x.addressable_shards] == [
-        [0, 1, 1],
-        [2, 3, 4],
-        [5, 6, 6],
-        [7, 8, 9],
-    ]
+    dealt = [np.asarray(part.data)[:, 0].tolist() for part in rows.x.addressable_shards]
+    assert dealt == [[0, 1, 1], [2, 3, 4], [5, 6, 6], [7, 8, 9]]
     assert rows.weight.tolist() == [1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1, 1]
     assert rows.index.tolist() == [0, 1, -1, 3, 4, 5, 6, 7, -1, 9, 10, 11]
     assert set(rows.y.sharding.mesh.axis_types) == {AxisType.Auto}
@@ -51,67 +47,37 @@ def test_sparse_rows_are_dealt_as_dense_ones(mesh):
     assert {len(part.data) for part in sparse.x.value.addressable_shards} == {250}
 
 
-def test_bad_meshes_and_rows_get_a_sentence(mesh):
-    data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-    with pytest.raises(ValueError, match='mesh must have an axis "rows", got the axes x'):
-        jaxsvm.shard(data, jax.make_mesh((4,), ("x",)))
-    with pytest.raises(ValueError, match="blocks must be a multiple of the 4 devices .* got 6"):
-        jaxsvm.shard(data, mesh, blocks=6)
-    with pytest.raises(TypeError, match="mesh must be a mesh"):
-        jaxsvm.shard(data, 4)
-    rows = jaxsvm.shard(jaxsvm.dataset(*binary_rows(64)), mesh)
-    explicit = jax.tree.map(
-        lambda a: jax.device_put(np.asarray(a), NamedSharding(mesh, PartitionSpec("rows"))), rows
-    )
-    with pytest.raises(
-        ValueError,
-        match=r"axes of the types .*Explicit.*, expected Auto: lay the rows with jaxsvm.shard",
-    ):
-        jaxsvm.fit(jaxsvm.subgradient(0.1), explicit, KEY, steps=1)
-    other = Mesh(mesh.devices, ("x",))
-    elsewhere = jax.tree.map(
-        lambda a: jax.device_put(np.asarray(a), NamedSharding(other, PartitionSpec("x"))), rows
-    )
-    with pytest.raises(ValueError, match=r"lie on 4 devices as .* expected the axis \"rows\""):
-        jaxsvm.fit(jaxsvm.subgradient(0.1), elsewhere, KEY, steps=1)
+PEGASOS, SUBGRADIENT = jaxsvm.pegasos(0.1), jaxsvm.subgradient(0.1)
 
 
-def test_draws_across_devices_are_refused(pair):
-    _, rows = pair(1024)
-    with pytest.raises(
-        ValueError,
-        match=r"lie on 4 devices, and uniform\(\) draws .*sampler=strata\(uniform\(\), blocks=4\)",
-    ):
-        jaxsvm.fit(jaxsvm.pegasos(0.1), rows, KEY, steps=1)
-    with pytest.raises(ValueError, match="has 2 blocks: take a multiple of 4 blocks"):
-        jaxsvm.fit(
-            jaxsvm.pegasos(0.1),
-            rows,
-            KEY,
-            steps=1,
-            sampler=samplers.strata(samplers.epochs(8), blocks=2),
-        )
+def laid(rows, mesh, axis):
+    over = NamedSharding(mesh, PartitionSpec(axis))
+    return jax.tree.map(lambda a: jax.device_put(np.asarray(a), over), rows)
+
+
+def test_bad_meshes_rows_and_draws_get_a_sentence(mesh, pair):
+    data, (_, rows) = jaxsvm.dataset([[1.0], [-1.0]], [1, -1]), pair(1024)
+    explicit, elsewhere = laid(rows, mesh, "rows"), laid(rows, Mesh(mesh.devices, ("x",)), "x")
     uneven = jaxsvm.shard(jaxsvm.dataset(*binary_rows(1000)), rows.y.sharding.mesh, blocks=4)
-    with pytest.raises(
-        ValueError,
-        match=r"1000 rows do not divide into the 16 blocks .* jaxsvm.shard\(data, blocks=16\)",
+    of = lambda blocks: samplers.strata(samplers.epochs(8), blocks=blocks)
+    fit = lambda rows, solver=PEGASOS, **how: lambda: jaxsvm.fit(solver, rows, KEY, steps=1, **how)
+    for call, words in (
+        (lambda: jaxsvm.shard(data, jax.make_mesh((4,), ("x",))), 'an axis "rows", got the axes x'),
+        (lambda: jaxsvm.shard(data, mesh, blocks=6), "a multiple of the 4 devices .* got 6"),
+        (lambda: jaxsvm.shard(data, 4), "mesh must be a mesh"),
+        (fit(explicit, SUBGRADIENT), r"of the types .*Explicit.*, expected Auto: lay"),
+        (fit(elsewhere, SUBGRADIENT), r'lie on 4 devices as .* expected the axis "rows"'),
+        (fit(rows), r"lie on 4 devices, and uniform\(\) draws .*strata\(uniform\(\), blocks=4\)"),
+        (fit(rows, sampler=of(2)), "has 2 blocks: take a multiple of 4 blocks"),
+        (fit(uneven, sampler=of(16)), r"1000 rows do not divide .*shard\(data, blocks=16\)"),
     ):
-        jaxsvm.fit(
-            jaxsvm.pegasos(0.1),
-            uneven,
-            KEY,
-            steps=1,
-            sampler=samplers.strata(samplers.epochs(8), blocks=16),
-        )
+        with pytest.raises((TypeError, ValueError), match=words):
+            call()
 
 
 SOLVERS = {
     "pegasos": (jaxsvm.pegasos(1e-3), EPOCHS, 64),
-    "pegasos, single rows": (
-        jaxsvm.pegasos(1e-3, bias="feature"),
-        samplers.strata(samplers.epochs(1), blocks=4),
-        64,
-    ),
+    "pegasos, single rows": (jaxsvm.pegasos(1e-3, bias="feature"), SINGLE, 64),
     "asset": (jaxsvm.asset(1e-3), UNIFORM, 64),
     "subgradient": (jaxsvm.subgradient(1e-3), None, 20),
     "asset on features": (jaxsvm.on_features(MAP, jaxsvm.asset(1e-3)), UNIFORM, 40),
@@ -123,8 +89,7 @@ def test_models_are_those_of_one_device(pair, name):
     solver, sampler, steps = SOLVERS[name]
     one, four = pair(1024)
     options = {"sampler": sampler, "every": steps // 2}
-    here = jaxsvm.fit(solver, one, KEY, steps=steps, **options)
-    there = jaxsvm.fit(solver, four, KEY, steps=steps, **options)
+    here, there = (jaxsvm.fit(solver, rows, KEY, steps=steps, **options) for rows in (one, four))
     x = binary_rows(1024)[0]
     assert relative(there.model(x), here.model(x)) < 1e-6
     assert there.finite and there.state.step == steps
@@ -176,16 +141,14 @@ def test_the_reader_of_programs_sees_collectives_in_loops(mesh):
     assert by_depth(text(lambda a: 2 * a, rows)) == {}
     assert by_depth(text(lambda a: a.sum(axis=0), whole)) == {0: {"all-reduce": (1, 5)}}
     assert by_depth(text(lambda a: 2 * a, whole)) == {0: {"all-gather": (1, 40)}}
-    looped = lambda a: jax.lax.fori_loop(
-        0, 3, lambda i, w: w + jnp.tanh(a * w.sum()).sum(axis=0), jnp.ones(5)
-    )
+    body = lambda a, w: w + jnp.tanh(a * w.sum()).sum(axis=0)
+    looped = lambda a: jax.lax.fori_loop(0, 3, lambda i, w: body(a, w), jnp.ones(5))
     assert by_depth(text(looped, whole)) == {1: {"all-reduce": (1, 5)}}
 
 
 def test_a_loss_in_float64(mesh, x64):
-    data = jaxsvm.dataset(binary_rows(512)[0].astype(np.float64), binary_rows(512)[1])
-    rows = jaxsvm.shard(data, mesh)
-    here, there = (
-        jaxsvm.fit(jaxsvm.subgradient(1e-2), part, KEY, steps=50).model.w for part in (data, rows)
-    )
+    x, y = binary_rows(512)
+    data = jaxsvm.dataset(x.astype(np.float64), y)
+    fit = lambda rows: jaxsvm.fit(jaxsvm.subgradient(1e-2), rows, KEY, steps=50).model.w
+    here, there = fit(data), fit(jaxsvm.shard(data, mesh))
     assert there.dtype == np.float64 and relative(there, here) < 1e-12

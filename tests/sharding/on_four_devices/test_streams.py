@@ -43,24 +43,19 @@ def relative(found, wanted):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_the_model_is_that_of_one_device(name, mesh):
     """With the same rows in the same steps: 62 of 16, and 8 rows that fill none."""
-    solver = SOLVERS[name]
+    solver, error = SOLVERS[name], jaxsvm.error_on(jaxsvm.dataset(X, Y))
     one = jaxsvm.stream(solver, chunks(), KEY, batch_size=16)
-    four = jaxsvm.stream(
-        solver, chunks(), KEY, batch_size=16, mesh=mesh, probe=jaxsvm.error_on(jaxsvm.dataset(X, Y))
-    )
-    assert (
-        int(four.state.step) == 62
-        and int(four.state.n_pending) == 8
-        and int(four.state.seen) == 1000
-    )
+    four = jaxsvm.stream(solver, chunks(), KEY, batch_size=16, mesh=mesh, probe=error)
+    state = four.state
+    assert [int(count) for count in (state.step, state.n_pending, state.seen)] == [62, 8, 1000]
     # products of 123 columns with frequencies round otherwise in blocks of other sizes
     assert relative(four.model(X), one.model(X)) <= (5e-6 if name == "features" else 1e-6)
     assert relative(four.info.loss, one.info.loss) <= 1e-6 and four.info.probe.shape == (7,)
-    for leaf in jax.tree.leaves(four.state.solver):
+    for leaf in jax.tree.leaves(state.solver):
         assert leaf.sharding.is_fully_replicated and len(leaf.sharding.device_set) == 4
-    assert len(
-        four.state.pending.y.sharding.device_set
-    ) == 4 and four.state.pending.y.addressable_shards[0].data.shape == (4,)
+    waiting = state.pending.y
+    assert len(waiting.sharding.device_set) == 4
+    assert waiting.addressable_shards[0].data.shape == (4,)
 
 
 @pytest.mark.parametrize("name", ["averaged", "features"])
@@ -123,31 +118,23 @@ def test_the_default_batch_is_a_multiple_of_the_devices(mesh):
     assert int(run.state.step) == 250 and run.state.pending.y.shape == (4,)
 
 
-@pytest.mark.parametrize(
-    "options, error, sentence",
-    [
-        ({"mesh": 4}, TypeError, "mesh must be a mesh such as"),
-        (
-            {"mesh": ((4,), ("x",))},
-            ValueError,
-            'mesh must have the axis "rows" alone, got x: make it',
-        ),
-        (
-            {"mesh": ((2, 2), ("runs", "rows"))},
-            ValueError,
-            'mesh must have the axis "rows" alone, got runs, rows',
-        ),
-        ({"batch_size": 6}, ValueError, "batches must be a multiple of the 4 devices .* of 6 rows"),
-        (
-            {"solver": jaxsvm.sdca(1.0), "rows": 1000},
-            ValueError,
-            "state for each row, and a stream on a mesh keeps none",
-        ),
-    ],
-)
-def test_bad_meshes_and_batches_get_a_sentence(mesh, options, error, sentence):
+ALONE = 'mesh must have the axis "rows" alone, got '
+REFUSED = [  # options, what the sentence says
+    ({"mesh": 4}, "mesh must be a mesh such as"),
+    ({"mesh": ((4,), ("x",))}, ALONE + "x: make it"),
+    ({"mesh": ((2, 2), ("runs", "rows"))}, ALONE + "runs, rows"),
+    ({"batch_size": 6}, "batches must be a multiple of the 4 devices .* of 6 rows"),
+    (
+        {"solver": jaxsvm.sdca(1.0), "rows": 1000},
+        "state for each row, and a stream on a mesh keeps",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "sentence"), REFUSED)
+def test_bad_meshes_and_batches_get_a_sentence(mesh, options, sentence):
     options = {"mesh": mesh, "solver": SOLVERS["pegasos"]} | options
     if isinstance(options["mesh"], tuple):
         options["mesh"] = jax.make_mesh(*options["mesh"])
-    with pytest.raises(error, match=sentence):
-        jaxsvm.stream(options.pop("solver"), chunks(), KEY, **options)
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        jaxsvm.stream(chunks=chunks(), key=KEY, **options)

@@ -48,10 +48,8 @@ def test_cells_on_four_devices_have_the_bits_of_one(train, monkeypatch):
 
 def test_grids_that_no_axis_divides(train):
     mesh = jax.make_mesh((4,), ("anything",))
-    fn = lambda a, b, x: {
-        "sum": a + b + x.sum(),
-        "bits": jax.random.bits(jax.random.key(a.astype(int)), (2,)),
-    }
+    bits = lambda a: jax.random.bits(jax.random.key(a.astype(int)), (2,))
+    fn = lambda a, b, x: {"sum": a + b + x.sum(), "bits": bits(a)}
     a, b, x = jnp.arange(5.0), jnp.array([0.5, 1.5, 2.5]), train.x
     for chunk in (None, 2):
         dealt = jaxsvm.sweep(fn, a=a, b=b, mesh=mesh, chunk=chunk, progress=False)(x)
@@ -69,9 +67,8 @@ def test_runs_times_rows(train):
     sampler = samplers.strata(samplers.epochs(8), blocks=2)
 
     def weights(lam, train, key):
-        return jaxsvm.fit(
-            jaxsvm.pegasos(lam), train, key, steps=20, every=20, sampler=sampler
-        ).model.w
+        options = {"steps": 20, "every": 20, "sampler": sampler}
+        return jaxsvm.fit(jaxsvm.pegasos(lam), train, key, **options).model.w
 
     dealt = jaxsvm.sweep(weights, lam=LAMS[:4], mesh=mesh, progress=False)(rows, KEY)
     plain = jaxsvm.sweep(weights, lam=LAMS[:4], progress=False)(train, KEY)
