@@ -32,7 +32,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
 import jaxsvm
-from jaxsvm.estimators import LinearSVC, LinearSVR, Pegasos
+from jaxsvm.estimators import LinearSVC, LinearSVR, Pegasos, preprocess
 
 pytestmark = USUAL
 X, Y = DATA["scaled"] = StandardScaler().fit_transform(IRIS), SPECIES
@@ -260,6 +260,14 @@ def test_a_fit_of_one_program_is_that_of_the_solver():
     few = LinearSVC(C=1e4, tol=1e-9, max_iter=2, solver="newton", random_state=0)
     with pytest.warns(ConvergenceWarning, match="stopped after 1 step"):
         assert not few.fit(x, y).fit_.converged
+
+
+def test_rows_that_are_not_merged_have_the_form_of_merged_ones():
+    x, y, weight = np.arange(10.0).reshape(5, 2), np.arange(5), np.array([1.0, 0, 2, 0, 3])
+    rows, copies, group = preprocess.drop_absent(x, y, weight)
+    merged, weights, of = preprocess.merge_duplicates(x, y, weight)
+    assert np.array_equal(np.sort(merged), rows) and np.array_equal(np.sort(weights), copies)
+    assert np.array_equal(group, [0, -1, 1, -1, 2]) and np.array_equal(of < 0, group < 0)
 
 
 @pytest.mark.parametrize("k", [2, 3])

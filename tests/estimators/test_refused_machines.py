@@ -86,15 +86,10 @@ REFUSED = [  # parameter, what it must not be, machines
 CALLED = {"epsilon": "eps"}
 
 
-@pytest.mark.parametrize(
-    ("name", "parameter", "value"),
-    [
-        (name, parameter, value)
-        for parameter, values, names in REFUSED
-        for name in names.split()
-        for value in values
-    ],
-)
+CASES = [(name, key, v) for key, values, names in REFUSED for name in names.split() for v in values]
+
+
+@pytest.mark.parametrize(("name", "parameter", "value"), CASES)
 def test_a_parameter_that_is_none(name, parameter, value):
     words = rf"\b({CALLED.get(parameter, parameter)})\b"
     with pytest.raises((ValueError, TypeError), match=words):
@@ -290,6 +285,8 @@ OF_MAPS = [
     for i in (0, 1)
 ]
 ON_BUDGET = BudgetedSVC(method="bsgd", gamma=0.3, budget=20)
+BSGD = SVMClassifier(jaxsvm.bsgd(0.1, RBF, budget=20))
+WIDER = {"solver": jaxsvm.bsgd(0.1, kernels.rbf(2.0), budget=20)}
 CHANGES = [  # a machine in its stream, what is changed, and what the sentence says
     (Pegasos(), {"alpha": -1}, "alpha"),
     (Pegasos(), {"loss": "epsilon"}, "loss"),
@@ -300,12 +297,8 @@ CHANGES = [  # a machine in its stream, what is changed, and what the sentence s
     (ON_BUDGET, {"gamma": 0.5}, "gamma is 0.3 since the first rows, got 0.5"),
     (ON_BUDGET, {"kernel": kernels.rbf(2.0)}, r"kernel is 'rbf' since .*, got rbf\(2.0\)"),
     (ON_BUDGET, {"budget": 30}, "budget is 20 since the first rows, got 30"),
-    (SVMClassifier(jaxsvm.bsgd(0.1, RBF, budget=20)), {"multiclass": "ovo"}, "multiclass is 'ovr'"),
-    (
-        SVMClassifier(jaxsvm.bsgd(0.1, RBF, budget=20)),
-        {"solver": jaxsvm.bsgd(0.1, kernels.rbf(2.0), budget=20)},
-        "with another kernel or feature map",
-    ),
+    (BSGD, {"multiclass": "ovo"}, "multiclass is 'ovr'"),
+    (BSGD, WIDER, "with another kernel or feature map"),
     (SVMClassifier(OF_MAPS[0]), {"solver": OF_MAPS[1]}, "with another kernel or feature map"),
 ]
 
