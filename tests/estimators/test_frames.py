@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from beside import USUAL, equal
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.pipeline import make_pipeline
@@ -21,34 +22,37 @@ from jaxsvm.estimators import (
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
-pytestmark = [
-    pytest.mark.usefixtures("usual_promotion"),
-    pytest.mark.filterwarnings("ignore:the ranges of the columns"),
-]
+pytestmark = USUAL
 
 TABLE = pd.DataFrame({"age": np.sin(np.arange(40.0)), "city": ["Rome", "Bonn"] * 20})
 
 
-@pytest.mark.parametrize("kind", ["pandas", "category", "polars", "array"])
-@pytest.mark.parametrize("made", [LinearSVC(), SVC(), SVR(), OneClassSVM(), FourierFeatures()])
+FRAMES = {
+    "pandas": TABLE,
+    "category": TABLE.astype({"city": "category"}),
+    "polars": pl.DataFrame({name: TABLE[name].tolist() for name in TABLE}),
+    "array": TABLE.to_numpy(),
+}
+MACHINES = [LinearSVC(), FourierFeatures(), SVC(), SVR(), OneClassSVM()]
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        *((made, "pandas") for made in MACHINES),
+        *((made, kind) for made in MACHINES[:2] for kind in ("category", "polars", "array")),
+    ],
+)
 def test_words_in_columns_get_one_sentence(made, kind):
-    frame = {
-        "pandas": TABLE,
-        "category": TABLE.astype({"city": "category"}),
-        "polars": pl.DataFrame({name: TABLE[name].tolist() for name in TABLE}),
-        "array": TABLE.to_numpy(),
-    }[kind]
+    frame, y = FRAMES[kind], np.arange(40) % 2
     place = "X" if kind == "array" else "column 'city' of X"
     sentence = f"^{place} holds words, such as '(Rome|Bonn)': encode them by .*OneHotEncoder"
-    y = np.arange(40) % 2
     with pytest.raises(ValueError, match=sentence):
         made.fit(frame, y)
-    numbers = frame if kind == "array" else type(frame)({"age": np.arange(40.0), "city": y * 1.0})
-    fitted = clone(made).fit(numbers[:, :1] if kind == "array" else numbers, y)
-    apply = getattr(fitted, "predict", getattr(fitted, "transform", None))
     if kind != "array":
+        fitted = clone(made).fit(type(frame)({"age": np.arange(40.0), "city": y * 1.0}), y)
         with pytest.raises(ValueError, match=sentence):
-            apply(frame)
+            getattr(fitted, "predict", getattr(fitted, "transform", None))(frame)
 
 
 def test_the_advice_for_words_works():
@@ -58,13 +62,6 @@ def test_the_advice_for_words_works():
     # categories that are numbers are numbers
     numbers = pd.DataFrame({"age": pd.Categorical(y)})
     assert LinearSVC().fit(numbers, y).score(numbers, y) == 1
-
-
-def test_words_as_targets_of_a_regressor_get_one_sentence():
-    with pytest.raises(ValueError, match="^y holds words, such as '(Rome|Bonn)': give numbers, or"):
-        SVR().fit(TABLE[["age"]], TABLE["city"])
-    with pytest.raises(ValueError, match="^y holds words"):
-        LinearSVR().fit(scipy.sparse.csr_array(TABLE[["age"]]), TABLE["city"])
 
 
 @pytest.mark.parametrize("library, frame", [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
@@ -81,7 +78,7 @@ def test_features_are_frames_where_they_are_asked_for(made, library, frame):
     for table in (rows, pd.DataFrame(rows, columns=["a", "b"], index=np.arange(5, 25))):
         out = made.fit_transform(table)
         assert isinstance(out, frame) and list(out.columns) == names
-        np.testing.assert_array_equal(out.to_numpy(), values)
+        equal(out.to_numpy(), values)
     if library == "pandas":
         assert out.index.tolist() == list(range(5, 25))
     # in a pipeline, and beside other columns
@@ -96,9 +93,15 @@ def test_features_are_frames_where_they_are_asked_for(made, library, frame):
         pipeline[-1].predict(pd.DataFrame(values, columns=names[::-1]))
 
 
-def test_dates_and_words_of_numpy_get_one_sentence():
-    table = pd.DataFrame({"age": [1.0, 2.0], "day": pd.date_range("2020", periods=2)})
-    with pytest.raises(ValueError, match="cannot be joined as numbers, such as dates: turn them"):
-        LinearSVC().fit(table, [0, 1])
-    with pytest.raises(ValueError, match="X holds words, such as 'u': encode them"):
-        LinearSVC().fit(np.array([["u", "1"], ["v", "2"]]), [0, 1])
+WORDS = [  # machine, rows, targets, sentence
+    (SVR(), TABLE[["age"]], TABLE["city"], "^y holds words, such as '(Rome|Bonn)': give"),
+    (LinearSVR(), scipy.sparse.csr_array(TABLE[["age"]]), TABLE["city"], "^y holds words"),
+    (LinearSVC(), TABLE.assign(city=pd.Timestamp("2020")), range(40), "such as dates: turn"),
+    (LinearSVC(), np.array([["u", "1"], ["v", "2"]]), [0, 1], "X holds words, such as 'u'"),
+]
+
+
+@pytest.mark.parametrize(("made", "x", "y", "words"), WORDS)
+def test_words_as_targets_and_dates_get_one_sentence(made, x, y, words):
+    with pytest.raises(ValueError, match=words):
+        made.fit(x, y)

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 import sklearn
+from beside import close, equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -49,19 +50,17 @@ def in_pipeline(machine):
 )
 def test_sample_weights_are_those_of_a_fit(made):
     machine = clone(made).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-    name = type(made).__name__.lower()
-    number = "alpha" if name == "pegasos" else "C"
+    name, number = type(made).__name__.lower(), "alpha" if isinstance(made, Pegasos) else "C"
     grid = GridSearchCV(in_pipeline(machine), {f"{name}__{number}": [0.1, 1.0]}, cv=FOLDS)
     grid.fit(X, Y, sample_weight=WEIGHT)
     results = cross_validate(grid.best_estimator_, X, Y, params={"sample_weight": WEIGHT}, cv=FOLDS)
-    expected = []
+    by_hand, expected = grid.best_estimator_[-1], []
     for train, test in FOLDS:
-        scaler = StandardScaler().fit(X[train])
-        by_hand = clone(made).set_params(**{number: grid.best_params_[f"{name}__{number}"]})
-        by_hand.fit(scaler.transform(X[train]), Y[train], WEIGHT[train])
-        expected.append(by_hand.score(scaler.transform(X[test]), Y[test], WEIGHT[test]))
-    np.testing.assert_allclose(results["test_score"], expected, rtol=1e-6)
-    np.testing.assert_allclose(grid.best_score_, np.mean(expected), rtol=1e-6)
+        scale = StandardScaler().fit(X[train]).transform
+        by_hand = clone(by_hand).fit(scale(X[train]), Y[train], WEIGHT[train])
+        expected.append(by_hand.score(scale(X[test]), Y[test], WEIGHT[test]))
+    close(results["test_score"], expected, rtol=1e-6)
+    close(grid.best_score_, np.mean(expected), rtol=1e-6)
 
 
 def test_outliers_take_weights_and_pieces_have_requests():
@@ -69,25 +68,20 @@ def test_outliers_take_weights_and_pieces_have_requests():
     pipeline = in_pipeline(machine).fit(X, sample_weight=WEIGHT)
     rows = pipeline[0].transform(X)
     by_hand = SGDOneClassSVM(0.2, random_state=0).fit(rows, sample_weight=WEIGHT)
-    np.testing.assert_array_equal(pipeline.decision_function(X), by_hand.decision_function(rows))
+    equal(pipeline.decision_function(X), by_hand.decision_function(rows))
     requests = Pegasos().set_partial_fit_request(classes=True, sample_weight=True)
-    assert requests.get_metadata_routing().partial_fit.requests == {
-        "classes": True,
-        "sample_weight": True,
-    }
+    asked = requests.get_metadata_routing().partial_fit.requests
+    assert asked == {"classes": True, "sample_weight": True}
 
 
 def test_queries_of_a_ranker():
-    ranker = Ranker().set_fit_request(qid=True, sample_weight=False)
+    ranker = Ranker(loss="squared_hinge").set_fit_request(qid=True, sample_weight=False)
     ranker.set_score_request(qid=True, sample_weight=False)
-    scores = cross_validate(ranker, X, Y, params={"qid": GROUPS}, cv=FOLDS)["test_score"]
-    expected = [
-        Ranker()
-        .fit(X[train], Y[train], qid=GROUPS[train])
-        .score(X[test], Y[test], qid=GROUPS[test])
-        for train, test in FOLDS
-    ]
-    np.testing.assert_allclose(scores, expected, rtol=1e-6)
+    found = cross_validate(ranker, X, Y, params={"qid": GROUPS}, cv=FOLDS)["test_score"]
+    for value, (train, test) in zip(found, FOLDS, strict=True):
+        by_hand = Ranker(loss="squared_hinge").fit(X[train], Y[train], qid=GROUPS[train])
+        wanted = by_hand.score(X[test], Y[test], qid=GROUPS[test])
+        close(value, wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("machine", [SVC(), LinearSVC()], ids=["svc", "linear"])
@@ -98,10 +92,8 @@ def test_groups_of_a_search(machine):
     rows, expected = pipeline[0].transform(X), GridSearchCV(asks, made.grid, cv=GroupKFold(3))
     expected.fit(rows, Y, groups=GROUPS, sample_weight=WEIGHT)
     folds = [expected.cv_results_[f"split{i}_test_score"] for i in range(3)]
-    np.testing.assert_allclose(pipeline[-1].scores_, np.transpose(folds), atol=0.03)
-    np.testing.assert_allclose(
-        pipeline.decision_function(X), expected.decision_function(rows), atol=1e-5
-    )
+    close(pipeline[-1].scores_, np.transpose(folds), atol=0.03)
+    close(pipeline.decision_function(X), expected.decision_function(rows), atol=1e-5)
     other = clone(made).set_params(cv=3).fit(rows, Y, sample_weight=WEIGHT)
     assert not np.array_equal(other.scores_, pipeline[-1].scores_)
 
@@ -110,4 +102,4 @@ def test_probabilities_are_fitted_by_weights():
     machine = LinearSVC(probability=True).fit(X, Y, sample_weight=WEIGHT)
     with sklearn.config_context(enable_metadata_routing=False):
         expected = LinearSVC(probability=True).fit(X, Y, sample_weight=WEIGHT).predict_proba(X)
-    np.testing.assert_array_equal(machine.predict_proba(X), expected)
+    equal(machine.predict_proba(X), expected)

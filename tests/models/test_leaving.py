@@ -1,5 +1,6 @@
 """Models that leave: ONNX and skops files of `to_sklearn`'s estimators."""
 
+import functools
 import warnings
 
 import jax
@@ -11,7 +12,7 @@ import jaxsvm
 from jaxsvm import kernels
 from jaxsvm.models import to_sklearn
 
-KEY = jax.random.key(0)
+KEY, PROVIDER = jax.random.key(0), "CPUExecutionProvider"
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3)).astype(np.float32)
 TWO = np.where(X[:, 0] + 0.3 * X[:, 1] ** 2 > 0, "yes", "no")
@@ -25,45 +26,37 @@ KERNELS = {
 }
 
 
-def models():
-    """Models by name: what `to_sklearn` takes, and its task."""
-    two, three = jaxsvm.dataset(X, TWO), jaxsvm.dataset(X, THREE, task="multiclass")
-    real = jaxsvm.dataset(X, REAL, task="regression")
-    tube = jaxsvm.losses.eps_insensitive(0.05)
-    fit = lambda solver, data: jaxsvm.fit(solver, data, KEY)
-    made = {
-        f"{name} kernel": (fit(jaxsvm.decomposition(1.0, kernel), two).classifier, None)
-        for name, kernel in KERNELS.items()
-    }
-    rbf = jaxsvm.decomposition(1.0, KERNELS["rbf"])
-    regression = jaxsvm.decomposition(1.0, KERNELS["rbf"], loss=tube)
-    return made | {
-        "three classes": (fit(jaxsvm.one_vs_one(rbf, classes=3), three).classifier, None),
-        "linear": (fit(jaxsvm.linear_svm(1.0), two).classifier, None),
-        "linear, three classes": (
-            fit(jaxsvm.one_vs_rest(jaxsvm.linear_svm(1.0), classes=3), three).classifier,
-            None,
-        ),
-        "regression": (fit(regression, real).model, "regression"),
-        "linear regression": (fit(jaxsvm.linear_svm(1.0, loss=tube), real).model, "regression"),
-    }
+TUBE, LINEAR = jaxsvm.losses.eps_insensitive(0.05), jaxsvm.linear_svm(1.0)
+RBF = jaxsvm.decomposition(1.0, KERNELS["rbf"])
+SOLVERS = {  # and their targets
+    **{f"{name} kernel": (jaxsvm.decomposition(1.0, k), TWO) for name, k in KERNELS.items()},
+    "three classes": (jaxsvm.one_vs_one(RBF, classes=3), THREE),
+    "linear": (LINEAR, TWO),
+    "linear, three classes": (jaxsvm.one_vs_rest(LINEAR, classes=3), THREE),
+    "regression": (jaxsvm.decomposition(1.0, KERNELS["rbf"], loss=TUBE), REAL),
+    "linear regression": (jaxsvm.linear_svm(1.0, loss=TUBE), REAL),
+}
 
 
-MODELS = models()
+@functools.cache
+def fitted(name):
+    """A model, its task, and the machine of scikit-learn."""
+    (solver, y), task = SOLVERS[name], "regression" if "regression" in name else None
+    data = jaxsvm.dataset(X, y, task="multiclass" if y is THREE else task)
+    made = jaxsvm.fit(solver, data, KEY)
+    model = made.model if task else made.classifier
+    return model, task, to_sklearn(model, task=task)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", SOLVERS)
 def test_onnx_gives_the_same_predictions(name):
     convert = pytest.importorskip("skl2onnx").to_onnx
     runtime = pytest.importorskip("onnxruntime")
-    model, task = MODELS[name]
-    machine = to_sklearn(model, task=task)
+    model, task, machine = fitted(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         graph = convert(machine, X[:1])
-    session = runtime.InferenceSession(
-        graph.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    session = runtime.InferenceSession(graph.SerializeToString(), providers=[PROVIDER])
     answer = session.run(None, {session.get_inputs()[0].name: X})
     if task == "regression":
         assert np.allclose(answer[0].ravel(), model(jnp.asarray(X)), atol=1e-4)
@@ -73,12 +66,11 @@ def test_onnx_gives_the_same_predictions(name):
         assert (answer[0] == model.predict(X))[sure].all() and sure.mean() > 0.9
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", SOLVERS)
 def test_skops_writes_it_without_a_pickle(name):
     """skops trusts all of its types by itself."""
     skops = pytest.importorskip("skops.io")
-    model, task = MODELS[name]
-    machine = to_sklearn(model, task=task)
+    machine = fitted(name)[-1]
     data = skops.dumps(machine)
     assert skops.get_untrusted_types(data=data) == []
     loaded = skops.loads(data)
