@@ -79,18 +79,11 @@ def test_fourier_features_are_the_formula(form, x64):
         assert apply(phi, rows).dtype == jnp.float32
 
 
-@FORMS
-def test_fourier_features_shifted_to_rows_have_the_same_inner_products(form):
-    """Of rows in three columns and four frequencies; with phases they differ by a phase of each
-    frequency."""
+def test_paired_features_shifted_to_rows_have_the_same_inner_products():
+    """Of rows in three columns and four frequencies: cosines of differences."""
     rows = jnp.asarray(X + 5, jnp.float32)
-    made = lambda x: fourier(KEY, RBF, dim=3, features=8, form=form, x=x)
-    if form == "paired":  # cosines of differences
-        plain, shifted = made(None)(rows), made(rows)(rows)
-        np.testing.assert_allclose(shifted @ shifted.T, plain @ plain.T, atol=1e-5)
-    for wrong in (rows[:, :2], rows[0]):
-        with pytest.raises(ValueError, match="x must hold rows of dim=3 columns, got shape"):
-            made(wrong)
+    plain, shifted = (fourier(KEY, RBF, dim=3, features=8, x=x)(rows) for x in (None, rows))
+    np.testing.assert_allclose(shifted @ shifted.T, plain @ plain.T, atol=1e-5)
 
 
 def test_frequencies_of_orthogonal_features():
@@ -133,26 +126,3 @@ def test_maps_of_all_widths_share_their_draws_and_derivatives_reach_the_width(ma
     assert (draws[1] is None) == (form == "paired")
     # h^2, and rounding over h
     np.testing.assert_allclose(slope[1], (value[2] - value[0]) / (2 * h), rtol=1e-7)
-
-
-LAW, ONE = "a kernel of x - z with a known law", kernels.rbf(1.0)
-
-
-@pytest.mark.parametrize(
-    ("make", "kernel", "features", "form", "words"),
-    [
-        (fourier, ONE, 7, "paired", "even whole number above 0, got 7"),
-        (orthogonal, ONE, 7, "paired", "even whole number above 0, got 7"),
-        (fourier, ONE, 0, "phase", "a whole number of at least 1, got 0"),
-        (fourier, ONE, 8.0, "paired", "got 8.0"),
-        (fourier, kernels.polynomial(), 8, "paired", LAW),
-        (fourier, ONE + kernels.rbf(2.0), 8, "paired", LAW),
-        (fourier, lambda x, z: x @ z.T, 8, "paired", LAW),
-        (orthogonal, kernels.laplacian(1.0), 8, "paired", r"Gaussian kernel \(rbf\), got lapl"),
-        (orthogonal, kernels.linear(), 8, "paired", LAW),
-        (fourier, ONE, 8, "cosine", "form"),
-    ],
-)
-def test_what_is_refused(make, kernel, features, form, words):
-    with pytest.raises(ValueError, match=words):
-        make(KEY, kernel, dim=3, features=features, form=form)

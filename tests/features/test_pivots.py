@@ -14,7 +14,7 @@ import scipy.sparse
 import scipy.stats
 
 import jaxsvm
-from jaxsvm import checks, features, kernels
+from jaxsvm import kernels
 from jaxsvm.features import nystrom, pivots, random_pivots
 
 KEY = jax.random.key(0)
@@ -215,23 +215,3 @@ def test_other_dtypes(x64):
         rows = random_pivots()(KEY, kernels.rbf(gamma=0.5), jnp.asarray(X, dtype), 20)
         assert rows.dtype == dtype and rows.shape == (20, 2)
         assert len(np.unique(np.asarray(rows, float), axis=0)) == 20
-
-
-CHOSEN = functools.partial(nystrom, KEY, kernels.rbf(1.0), X, choose=random_pivots())
-BYTES = "^the factor of 300 rows and 40 pivots would take 96,000 bytes, more than 50,000: "
-BYTES += r"lower landmarks, .* take features.leverage_scores\(\), or raise"
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        *((functools.partial(random_pivots, block), "block") for block in (0, 2.5)),
-        (functools.partial(CHOSEN, landmarks=301), "landmarks"),
-        (functools.partial(CHOSEN, landmarks=40), BYTES),
-    ],
-)
-def test_what_is_refused(call, words, monkeypatch):
-    monkeypatch.setattr(checks, "MOST_BYTES", 50_000)
-    with pytest.raises(ValueError, match=words):
-        call()
-    assert features.random_pivots is random_pivots
