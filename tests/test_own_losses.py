@@ -5,11 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from scipy.optimize import minimize
 
 import jaxsvm
-from jaxsvm import kernels
+from jaxsvm import kernels, losses
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(60, 3))
@@ -94,28 +95,89 @@ def test_the_derivative_in_the_number_of_a_loss(x64):
     assert float(jax.grad(total)(0.5)) == pytest.approx(float(difference), rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: jaxsvm.sdca(1.0, loss=huber()), "has no dual_step: give it one, or take pegasos"),
-        (lambda: jaxsvm.newton(0.1, loss=huber()), "newton needs a loss with a continuous slope"),
-        (lambda: jaxsvm.linear_svm(1.0, loss=huber()), "a curvature or a quadratic dual"),
-        (lambda: jaxsvm.dual_descent(1.0, loss=huber()), "is not quadratic"),
+def custom(loss=losses.hinge, **changes):
+    """A loss of the package as a user writes it, with functions of another form."""
+    names = ("value", "slope", "conjugate", "dual_step", "quadratic", "curvature")
+    given = {f"{each}_fn": getattr(loss, each) for each in names}
+    given |= {f"{each}_fn": fn for each, fn in changes.items()}
+    return losses.custom(**given, labels=loss.labels, multiclass=loss.multiclass)
+
+
+TWO_ROWS = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+COLUMN = r"an array of float32 of shape \(3, 1\)"
+WRONG_FUNCTIONS = [
+    ("slope", lambda f, y: -y[:, None], COLUMN),
+    ("slope", lambda f, y: jnp.mean(-y), r"an array of float32 of shape \(\)"),
+    ("value", lambda f, y: jnp.mean(y * f), r"an array of float32 of shape \(\)"),
+    ("value", lambda f, y: jnp.concatenate([f, y]), r"an array of float32 of shape \(6,\)"),
+    ("slope", jax.lax.complex, "an array of complex64"),
+    ("slope", lambda f, y: None, "None"),
+    ("curvature", lambda f, y: jnp.ones(()), r"an array of float32 of shape \(\)"),
+    ("dual_step", lambda coef, f, y, q, C: f[:, None], COLUMN),
+]
+OPTAX = optax.sgd(0.1)
+USERS = [
+    lambda loss: jaxsvm.subgradient(0.1, loss=loss),
+    lambda loss: jax.eval_shape(jaxsvm.gradient(loss, OPTAX).init, KEY, TWO_ROWS),
+    lambda loss: jaxsvm.risk_on(TWO_ROWS, loss),
+]
+LINE = jaxsvm.models.Linear(jnp.ones(3), jnp.zeros(()))
+FAILS, SHAPES = "^value of loss, the function <lambda>, ", r"fails for shapes \(3,\) and \(3,\), "
+REFUSED = [
+    *(
         (
-            lambda: jaxsvm.decomposition(1.0, kernels.linear(), loss=huber(), bias="none"),
-            "not quadratic",
-        ),
-        (
-            lambda: jaxsvm.certificate(
-                jaxsvm.models.Linear(jnp.ones(3), jnp.zeros(())), DATA, LAM, huber()
-            ),
-            "has no conjugate: give it one, or take the residual",
-        ),
-    ],
-)
-def test_what_is_missing_is_said_with_what_can_do_without(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+            lambda use=use, name=name, fn=fn: use(custom(**{name: fn})),
+            f"^{name} of loss .*, got {came}",
+        )
+        for name, fn, came in WRONG_FUNCTIONS
+        for use in USERS
+    ),
+    *(
+        (lambda fn=fn: jaxsvm.subgradient(0.1, loss=custom(value=fn)), FAILS + words)
+        for fn, words in (
+            (lambda f, y: f if f[0] > 0 else y, "asks for the values of its arguments: write it"),
+            (lambda f: f, SHAPES + "expected a function .*positional argument"),
+            (lambda f, y: "one", "fails for shapes .*not a valid JAX type"),
+        )
+    ),
+    (
+        lambda: custom(losses.crammer_singer, slope=lambda f, y: f[:, 0]),
+        r"slope of loss .*, got .*\(3,\) for scores of shape \(3, 2\)",
+    ),
+    (lambda: jaxsvm.sdca(1.0, loss=huber()), "has no dual_step: give it one, or take pegasos"),
+    (lambda: jaxsvm.newton(0.1, loss=huber()), "newton needs a loss with a continuous slope"),
+    (lambda: jaxsvm.linear_svm(1.0, loss=huber()), "a curvature or a quadratic dual"),
+    (lambda: jaxsvm.dual_descent(1.0, loss=huber()), "is not quadratic"),
+    (
+        lambda: jaxsvm.decomposition(1.0, kernels.linear(), loss=huber(), bias="none"),
+        "not quadratic",
+    ),
+    (
+        lambda: jaxsvm.certificate(LINE, DATA, LAM, huber()),
+        "has no conjugate: give it one, or",
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore:jax.nn.one_hot")  # class numbers are floats
+@pytest.mark.parametrize(("call", "words"), REFUSED)
+def test_what_is_missing_or_of_another_form_is_said(call, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        call()
+
+
+def test_a_loss_of_the_user_is_as_its_own_and_needs_no_dual_functions():
+    def refuse(*args):
+        raise NotImplementedError
+
+    made = (custom(dual_step=refuse, conjugate=None), losses.hinge)
+    runs = [jaxsvm.fit(jaxsvm.subgradient(0.1, loss=loss), TWO_ROWS, KEY) for loss in made]
+    assert (runs[0].model.w == runs[1].model.w).all()
+
+
+@pytest.mark.filterwarnings("ignore:jax.nn.one_hot")
+def test_a_loss_of_the_user_for_class_numbers():
+    assert callable(jaxsvm.risk_on(TWO_ROWS, custom(losses.crammer_singer)))
 
 
 def test_a_loss_of_ones_own_is_a_value_and_a_function():

@@ -14,11 +14,12 @@ import scipy.sparse
 import scipy.stats
 
 import jaxsvm
-from jaxsvm import checks, features, kernels
+from jaxsvm import kernels
 from jaxsvm.features import nystrom, pivots, random_pivots
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
+RBF, LINEAR = kernels.rbf(gamma=0.5), kernels.linear()
 X = RNG.normal(size=(300, 2)).astype(np.float32)
 
 
@@ -39,17 +40,9 @@ def drawn(key, x, *, inner, count, block=128):
     return rows[:, -1].astype(jnp.int32)
 
 
-def rbf(x, z):
-    return kernels.rbf(gamma=0.5)(x, z)
-
-
-def rbf_and_linear(x, z):
-    """Its diagonal is not constant."""
-    return rbf(x, z) + kernels.linear()(x, z)
-
-
-def linear(x, z):
-    return kernels.linear()(x, z)
+def several(keys, x, **options):
+    """The numbers of the rows of each key, (keys, count)."""
+    return np.asarray(jax.vmap(lambda key: drawn(key, numbered(x), **options))(keys))
 
 
 def gaussian(x, z=None, gamma=0.5):
@@ -83,21 +76,18 @@ def by_columns(gram, count, random):
 def test_pivots_have_the_distribution_of_the_column_by_column_form(block):
     """Triples of five rows: within a block that rejects, and across blocks."""
     x = np.array([[0.0, 0.5], [0.3, 0.4], [1.5, 0.0], [1.6, 0.1], [-0.5, -1.0]], np.float32)
-    gram, draws = gaussian(x) + x.astype(float) @ x.T, 20_000
-    draw = jax.vmap(lambda key: drawn(key, numbered(x), inner=rbf_and_linear, count=3, block=block))
-    found = np.asarray(draw(jax.random.split(KEY, draws)))
+    gram, draws = gaussian(x) + x.astype(float) @ x.T, 20_000  # its diagonal is not constant
+    keys = jax.random.split(KEY, draws)
+    found = several(keys, x, inner=RBF + LINEAR, count=3, block=block)
+
+    def chance(triple):
+        left = [np.maximum(residual(gram, list(triple[:i])), 0) for i in range(3)]
+        return np.prod([d[p] / d.sum() for d, p in zip(left, triple, strict=True)])
+
     triples = list(itertools.permutations(range(5), 3))
-    share = []
-    for triple in triples:
-        chance = 1.0
-        for i, p in enumerate(triple):
-            left = np.maximum(residual(gram, list(triple[:i])), 0)
-            chance *= left[p] / left.sum()
-        share.append(chance)
-    share = np.array(share)
-    np.testing.assert_allclose(share.sum(), 1)
+    want = draws * np.array([chance(triple) for triple in triples])
+    np.testing.assert_allclose(want.sum(), draws)
     count = np.array([(found == triple).all(1).sum() for triple in triples])
-    want = share * draws
     assert count.sum() == draws and want.min() > 10 and want.max() > 10 * want.min()
     assert np.sum((count - want) ** 2 / want) <= scipy.stats.chi2.ppf(0.999, len(want) - 1)
 
@@ -105,9 +95,9 @@ def test_pivots_have_the_distribution_of_the_column_by_column_form(block):
 @pytest.mark.long
 def test_the_trace_that_is_left_is_that_of_the_column_by_column_form():
     gram, count, seeds = gaussian(X, gamma=2.0), 40, 200
-    inner = kernels.rbf(gamma=2.0)
-    draw = jax.vmap(lambda key: drawn(key, numbered(X), inner=inner, count=count, block=16))
-    left = [residual(gram, rows).sum() for rows in np.asarray(draw(jax.random.split(KEY, seeds)))]
+    keys, inner = jax.random.split(KEY, seeds), kernels.rbf(gamma=2.0)
+    found = several(keys, X, inner=inner, count=count, block=16)
+    left = [residual(gram, rows).sum() for rows in found]
     random = np.random.default_rng(1)
     want = [by_columns(gram, count, random)[1] for _ in range(seeds)]
     error = np.hypot(np.std(left), np.std(want)) / np.sqrt(seeds)
@@ -128,12 +118,10 @@ def test_the_map_leaves_what_the_projection_on_its_rows_leaves():
 def test_copies_are_no_pivots_while_other_rows_are_left():
     """Fifty rows, four times each: fifty pivots, and then rows that are not chosen yet."""
     x = np.tile(2 * X[:50], (4, 1))
-    for seed in range(5):
-        key = jax.random.key(seed)
-        found = np.asarray(drawn(key, numbered(x), inner=kernels.rbf(gamma=8.0), count=60, block=8))
-        assert len(set(found.tolist())) == 60
-        assert len(set((found[:50] % 50).tolist())) == 50
-    everything = drawn(KEY, numbered(x), inner=kernels.rbf(gamma=8.0), count=200)
+    inner = kernels.rbf(gamma=8.0)
+    for found in several(jax.random.split(KEY, 5), x, inner=inner, count=60, block=8):
+        assert len(np.unique(found)) == 60 and len(np.unique(found[:50] % 50)) == 50
+    everything = drawn(KEY, numbered(x), inner=inner, count=200)
     assert sorted(everything.tolist()) == list(range(200))
 
 
@@ -152,38 +140,31 @@ def test_beyond_rounding_rows_are_drawn_by_what_is_left():
     x = RNG.normal(size=(2000, 3)).astype(np.float32)
     x[:, :2] /= np.linalg.norm(x[:, :2], axis=1)[:, None]
     x[:, 2] = np.where(np.arange(2000) < 300, 3e-3, 0)
-    found = np.asarray(drawn(KEY, numbered(x), inner=linear, count=200))
+    found = np.asarray(drawn(KEY, numbered(x), inner=LINEAR, count=200))
     assert (found[:2] >= 300).all()  # the pivots
     assert len(set(found.tolist())) == 200 and np.mean(found < 300) > 0.7
 
 
 def test_a_kernel_of_low_rank_and_rows_of_zeros():
     x = np.r_[X[:20], np.zeros((20, 2), np.float32)]
-    for seed in range(20):
-        found = np.asarray(drawn(jax.random.key(seed), numbered(x), inner=linear, count=10))
-        assert len(set(found.tolist())) == 10 and (found[:2] < 20).all()
-        np.testing.assert_allclose(
-            residual(x.astype(float) @ x.T, found[:2]), 0, atol=1e-5 * np.sum(x**2, 1).max()
-        )
-    phi = nystrom(KEY, kernels.linear(), x, landmarks=10, choose=random_pivots())
-    assert int(phi.rank) == 2
-    nothing = drawn(KEY, numbered(np.zeros((40, 2), np.float32)), inner=linear, count=10)
-    assert len(set(nothing.tolist())) == 10
-    draw = jax.vmap(lambda key: drawn(key, numbered(x), inner=linear, count=4))
-    others = np.asarray(draw(jax.random.split(KEY, 50)))[:, 2:]
-    assert len(np.unique(others)) > 15  # the rest is drawn, too
+    options, size = {"inner": LINEAR, "count": 10}, np.sum(x**2, 1).max()
+    every = several(jax.random.split(KEY, 20), x, **options)
+    for found in every:
+        assert len(np.unique(found)) == 10 and (found[:2] < 20).all()
+        left = residual(x.astype(float) @ x.T, found[:2])
+        np.testing.assert_allclose(left, 0, atol=1e-5 * size)
+    assert len(np.unique(every[:, 2:4])) > 15  # the rest is drawn, too
+    assert int(nystrom(KEY, LINEAR, x, landmarks=10, choose=random_pivots()).rank) == 2
+    assert len(np.unique(drawn(KEY, numbered(0 * x), **options))) == 10
 
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("block", [16, 1, 128])
 def test_rounding_is_not_taken_for_a_residual(block):
     """A smooth kernel is exhausted in float32: no pivot before has a residual of rounding only."""
-    x, count = X, 150
-    gram = gaussian(x, gamma=0.02)
-    found = np.asarray(
-        drawn(KEY, numbered(x), inner=kernels.rbf(gamma=0.02), count=count, block=block)
-    )
-    assert len(set(found.tolist())) == count
+    count, gram, inner = 150, gaussian(X, gamma=0.02), kernels.rbf(gamma=0.02)
+    found = np.asarray(drawn(KEY, numbered(X), inner=inner, count=count, block=block))
+    assert len(np.unique(found)) == count
     floor = count * np.finfo(np.float32).eps
     left = [np.maximum(residual(gram, found[:i]), 0) for i in range(count)]
     own = np.array([d[p] for d, p in zip(left, found, strict=True)])
@@ -196,27 +177,23 @@ def test_rounding_is_not_taken_for_a_residual(block):
 def test_sparse_rows_are_chosen_as_dense_ones():
     x = scipy.sparse.random(120, 10, 0.3, random_state=0, format="csr", dtype=np.float32)
     rows = jaxsvm.dataset(x, np.ones(120), task="regression").x
-    for kernel in (kernels.rbf(gamma=0.5), kernels.polynomial(1.0, 1.0)):
-        choose = random_pivots(8)
-        sparse, dense = (choose(KEY, kernel, part, 30) for part in (rows, x.toarray()))
-        np.testing.assert_array_equal(sparse.toarray(), dense)
-        packed = choose(KEY, kernel, rows.packed, 30)
-        np.testing.assert_array_equal(packed.toarray(), dense)
+    for kernel in (RBF, kernels.polynomial(1.0, 1.0)):
+        dense = random_pivots(8)(KEY, kernel, x.toarray(), 30)
+        for part in (rows, rows.packed):
+            sparse = random_pivots(8)(KEY, kernel, part, 30)
+            np.testing.assert_array_equal(sparse.toarray(), dense)
 
 
 @pytest.mark.long
 def test_inside_of_transformations_the_rows_are_the_same():
-    kernel = lambda gamma: kernels.rbf(gamma=gamma)
-    choose = random_pivots(8)
-    draw = lambda gamma, key: nystrom(key, kernel(gamma), X, landmarks=20, choose=choose).landmarks
+    make = functools.partial(nystrom, x=X, landmarks=20, choose=random_pivots(8))
+    draw = lambda gamma, key: make(key, kernels.rbf(gamma=gamma)).landmarks
     gammas, keys = jnp.array([0.3, 3.0], jnp.float32), jax.random.split(KEY, 3)
     both = jax.jit(jax.vmap(jax.vmap(draw, (None, 0)), (0, None)))(gammas, keys)
     for i, j in itertools.product(range(2), range(3)):
-        alone = draw(float(gammas[i]), keys[j])
-        np.testing.assert_array_equal(both[i, j], alone)
-        np.testing.assert_array_equal(draw(float(gammas[i]), keys[j]), alone)
-    assert (np.asarray(both[0, 0]) != np.asarray(both[0, 1])).any()
-    assert (np.asarray(both[0, 0]) != np.asarray(both[1, 0])).any()
+        for _ in range(2):
+            np.testing.assert_array_equal(both[i, j], draw(float(gammas[i]), keys[j]))
+    assert (both[0, 0] != both[0, 1]).any() and (both[0, 0] != both[1, 0]).any()
 
 
 @pytest.mark.long
@@ -229,11 +206,8 @@ def test_derivatives_hold_with_the_rows_constant(x64):
         phi = nystrom(KEY, kernel, x, landmarks=landmarks, choose=random_pivots())
         return jnp.sum(phi(x) ** 2 * jnp.arange(40.0)[:, None])
 
-    found = jax.grad(value)(0.4)
-    h = 1e-6
-    np.testing.assert_allclose(
-        found, (value(0.4 + h, rows) - value(0.4 - h, rows)) / (2 * h), rtol=1e-6
-    )
+    up, down = value(0.4 + 1e-6, rows), value(0.4 - 1e-6, rows)
+    np.testing.assert_allclose(jax.grad(value)(0.4), (up - down) / 2e-6, rtol=1e-6)
 
 
 def test_other_dtypes(x64):
@@ -241,19 +215,3 @@ def test_other_dtypes(x64):
         rows = random_pivots()(KEY, kernels.rbf(gamma=0.5), jnp.asarray(X, dtype), 20)
         assert rows.dtype == dtype and rows.shape == (20, 2)
         assert len(np.unique(np.asarray(rows, float), axis=0)) == 20
-
-
-def test_what_is_refused(monkeypatch):
-    for block in (0, 2.5):
-        with pytest.raises(ValueError, match="block must be a whole number of at least 1, got"):
-            random_pivots(block)
-    with pytest.raises(ValueError, match="landmarks must be a number from 1 to the 300 rows"):
-        nystrom(KEY, kernels.rbf(1.0), X, landmarks=301, choose=random_pivots())
-    monkeypatch.setattr(checks, "MOST_BYTES", 50_000)
-    with pytest.raises(
-        ValueError,
-        match=r"^the factor of 300 rows and 40 pivots would take 96,000 bytes, more than 50,000: "
-        r"lower landmarks, .* take features.leverage_scores\(\), or raise",
-    ):
-        nystrom(KEY, kernels.rbf(1.0), X, landmarks=40, choose=random_pivots())
-    assert features.random_pivots is random_pivots
