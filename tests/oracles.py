@@ -14,6 +14,7 @@ import scipy.optimize
 from sklearn.linear_model import ElasticNet, LogisticRegression
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR, OneClassSVM
 
+import jaxsvm
 from jaxsvm import losses
 
 
@@ -272,3 +273,24 @@ def crammer_singer(x: np.ndarray, y: np.ndarray, solver: Any) -> Peer:
     options = {"C": cost(solver, len(y)), "fit_intercept": solver.bias != "none"}
     made = LinearSVC(multi_class="crammer_singer", tol=1e-11, max_iter=10**7, **options)
     return Peer(made.fit(x, y).decision_function)
+
+
+# Programs and steps
+
+
+def batch_of(solver: Any, data: Any, index: Any) -> Any:
+    """What `update` is given for these rows."""
+    index = jnp.asarray(index, jnp.int32)
+    return data._replace(index=index) if solver.needs_all_rows else jaxsvm.take(data, index)
+
+
+def equations(jaxpr: Any, in_loop: bool = False) -> list[tuple[Any, bool]]:
+    """The equations of a program and of all programs inside, and whether a loop runs them."""
+    found, is_program = [], lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")
+    for equation in jaxpr.eqns:
+        found.append((equation, in_loop))
+        inside = in_loop or equation.primitive.name in ("scan", "while")
+        parts = jax.tree.leaves(equation.params, is_leaf=is_program)
+        for part in filter(is_program, parts):
+            found += equations(getattr(part, "jaxpr", part), inside)
+    return found

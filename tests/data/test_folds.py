@@ -46,18 +46,3 @@ def test_groups_stay_whole_and_classes_even():
     share = counts(fold, y, 4)[:, 1] / np.bincount(fold)
     assert np.ptp(np.bincount(fold)) <= 20 and np.ptp(share) < 0.1
     assert np.ptp(np.bincount(folds(KEY, y, 4, groups=groups, stratify=False))) <= 10
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match=r"3 rows are too few for 5 folds"):
-        folds(KEY, [1, -1, 1], 5)
-    with pytest.raises(ValueError, match="k must be a whole number of at least 2"):
-        folds(KEY, [1, -1, 1], 1)
-    with pytest.raises(
-        ValueError, match=r"groups must name the group of each of the 3 rows, got shape \(2,\)"
-    ):
-        folds(KEY, [1, -1, 1], 2, groups=[0, 1])
-    with pytest.raises(ValueError, match="2 groups are too few for 3 folds"):
-        folds(KEY, [1, -1, 1, 1], 3, groups=[0, 1, 1, 0])
-    with pytest.raises(ValueError, match="y must be a vector"):
-        folds(KEY, [[1], [-1]], 2)

@@ -28,34 +28,24 @@ def dual(theta, planes, lam):
 def best_dual(planes, lam):
     """The maximum over the simplex, by SciPy from several starts."""
     m = int(planes.size)
-    whole = lambda theta: np.append(theta, np.zeros(len(planes.offset) - m))
-    slope, offset = (
-        np.asarray(planes.slope, np.float64)[:m],
-        np.asarray(planes.offset, np.float64)[:m],
-    )
+    slope, offset = (np.asarray(a, np.float64)[:m] for a in (planes.slope, planes.offset))
     scale = lam / max(1.0, np.abs(slope @ slope.T).max())
-    found = scipy.optimize.minimize(
-        lambda t: -scale * dual(whole(t), planes, lam),
-        np.full(m, 1 / m),
-        jac=lambda t: scale * (slope @ (t @ slope) / lam - offset),
-        bounds=[(0, 1)] * m,
-        constraints={"type": "eq", "fun": lambda t: t.sum() - 1, "jac": lambda t: np.ones(m)},
-        method="SLSQP",
-        options={"ftol": 1e-16, "maxiter": 500},
-    )
-    return -found.fun / scale
+
+    def below(t):
+        pull = t @ slope
+        return scale * (pull @ pull / (2 * lam) - t @ offset), scale * (slope @ pull / lam - offset)
+
+    total = {"type": "eq", "fun": lambda t: t.sum() - 1, "jac": lambda t: np.ones(m)}
+    how = {"method": "SLSQP", "options": {"ftol": 1e-16, "maxiter": 500}}
+    how |= {"bounds": [(0, 1)] * m, "constraints": total}
+    return -scipy.optimize.minimize(below, np.full(m, 1 / m), jac=True, **how).fun / scale
 
 
 def filled(count, lam, dtype, size=SIZE):
     planes, history = bundle.no_planes(size, P, jnp.dtype(dtype)), []
-    for slope, offset in zip(SLOPES[:count], OFFSETS[:count], strict=True):
-        planes, w = add(
-            jnp.asarray(lam, dtype),
-            planes,
-            jnp.asarray(slope, dtype),
-            jnp.asarray(offset, dtype),
-            jnp.zeros(1, dtype),
-        )
+    for plane in zip(SLOPES[:count], OFFSETS[:count], strict=True):
+        slope, offset, at, start = (jnp.asarray(a, dtype) for a in (*plane, lam, np.zeros(1)))
+        planes, w = add(at, planes, slope, offset, start)
         history.append((planes, w))
     return history
 
@@ -70,19 +60,16 @@ def test_the_model_is_minimised(lam, dtype, x64):
         # of weights that are rounded afterwards
         tolerance = 1e-9 if dtype == "float64" else 1e-6 * (1 + 1e-3 / lam)
         assert dual(theta, planes, lam) >= best_dual(planes, lam) - tolerance
-        np.testing.assert_allclose(
-            w, -theta @ np.asarray(planes.slope, np.float64) / lam, atol=1e-6 / lam
-        )
+        want = -theta @ np.asarray(planes.slope, np.float64) / lam
+        np.testing.assert_allclose(w, want, atol=1e-6 / lam)
 
 
 def test_the_solution_is_in_float64_where_64_bit_types_are_off():
     """Planes of size 1 cancel to lam |w|, 1e-6: in float32 the error would be about 1e-7 / lam."""
     lam = 1e-6
     planes, w = filled(SIZE, lam, "float32")[-1]
-    worst = np.max(
-        np.asarray(planes.offset) + np.asarray(planes.slope, np.float64) @ np.asarray(w, np.float64)
-    )
-    primal = lam / 2 * np.sum(np.asarray(w, np.float64) ** 2) + worst
+    slope, w = np.asarray(planes.slope, np.float64), np.asarray(w, np.float64)
+    primal = lam / 2 * w @ w + np.max(np.asarray(planes.offset) + slope @ w)
     np.testing.assert_allclose(primal, best_dual(planes, lam), atol=1e-6)
 
 
@@ -115,21 +102,17 @@ def test_the_gap_is_primal_minus_dual(x64):
         w = RANDOM.normal(size=P)
         risk = np.max(planes.offset + planes.slope @ w) + 0.3
         exact = lam / 2 * w @ w + risk - dual(np.asarray(planes.theta), planes, lam)
-        np.testing.assert_allclose(
-            bundle.gap_at(jnp.asarray(lam), planes, jnp.asarray(w), risk), exact, rtol=1e-12
-        )
+        found = bundle.gap_at(jnp.asarray(lam), planes, jnp.asarray(w), risk)
+        np.testing.assert_allclose(found, exact, rtol=1e-12)
 
 
 def test_a_start_does_not_change_the_nearest_point(x64):
     gram, gain = SLOPES[:6] @ SLOPES[:6].T, OFFSETS[:6]
     live = np.arange(6) < 5
     best = nearest_point(gram, live, gain)
-    start = np.eye(6)[1]
-    np.testing.assert_allclose(
-        nearest_point(gram, live, gain, (start, start > 0)), best, atol=1e-12
-    )
-    two = np.array([0.0, 0.5, 0.0, 0.5, 0.0, 0.0])
-    np.testing.assert_allclose(nearest_point(gram, live, gain, (two, two > 0)), best, atol=1e-12)
+    for start in (np.eye(6)[1], np.array([0.0, 0.5, 0.0, 0.5, 0.0, 0.0])):
+        found = nearest_point(gram, live, gain, (start, start > 0))
+        np.testing.assert_allclose(found, best, atol=1e-12)
 
 
 @pytest.mark.parametrize("columns", [5, 300])

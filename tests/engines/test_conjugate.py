@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import equations
 from scipy.optimize import minimize_scalar, nnls
 
 import jaxsvm
@@ -60,23 +61,30 @@ def test_two_vectors_that_are_special(x64):
     assert two(zero, one).tolist() == [1, 0] and two(one, zero).tolist() == [0, 1]
     np.testing.assert_allclose(two(one, -3 * one), [0.75, 0.25])
     gram = np.array([[1.0, 0.5], [0.5, 3.0]])
-    for alone in range(2):
-        live = np.arange(2) == alone
-        assert (
-            np.asarray(shortest(np.where(np.outer(live, live), gram, np.nan), live)).tolist()
-            == live.astype(float).tolist()
+    for live in np.eye(2, dtype=bool):
+        np.testing.assert_array_equal(
+            shortest(np.where(np.outer(live, live), gram, np.nan), live), live
         )
     # With a gain: min 1/2 |v|^2 - gain' weights, by a search over the segment.
     for gain in ([0.3, -0.2], [0.0, 9.0], [9.0, 0.0]):
-        h, g = np.array([1.0, 0.0]), np.array([0.3, 2.0])
-        value = lambda th, h=h, g=g, gain=gain: (
-            np.sum((th * h + (1 - th) * g) ** 2) / 2 - th * gain[0] - (1 - th) * gain[1]
-        )
+        both, gain = np.array([[1.0, 0.0], [0.3, 2.0]]), np.array(gain)
+
+        def value(th, both=both, gain=gain):
+            weight = np.array([th, 1 - th])
+            return np.sum((weight @ both) ** 2) / 2 - weight @ gain
+
         best = minimize_scalar(value, bounds=(0, 1), method="bounded", options={"xatol": 1e-12}).x
-        np.testing.assert_allclose(two(h, g, np.array(gain))[0], best, atol=1e-7)
-    assert two(zero, zero, np.array([2.0, 1.0])).tolist() == [1, 0] and two(
-        one, one, np.array([1.0, 2.0])
-    ).tolist() == [0, 1]
+        np.testing.assert_allclose(two(*both, gain)[0], best, atol=1e-7)
+    assert two(zero, zero, np.array([2.0, 1.0])).tolist() == [1, 0]
+    assert two(one, one, np.array([1.0, 2.0])).tolist() == [0, 1]
+
+
+def assert_slope(function, at, rtol, h=1e-6):
+    """Both derivatives are the central difference."""
+    difference = (function(at + h) - function(at - h)) / (2 * h)
+    reverse = jax.grad(function)(at)
+    np.testing.assert_allclose(reverse, difference, rtol=rtol)
+    np.testing.assert_allclose(jax.jvp(function, (at,), (1.0,))[1], reverse, rtol=1e-12)
 
 
 @pytest.mark.long
@@ -102,22 +110,17 @@ def test_the_shortest_of_three_has_derivatives(x64):
     vectors = jnp.array([[1.0, 0.3, 0.2], [-0.4, 1.5, 0.1], [0.2, -0.3, 1.0]])
     scaled = lambda s: vectors * jnp.array([[s], [1.0], [1.0]])
     weight = lambda s: nearest_point(scaled(s) @ scaled(s).T, jnp.ones(3, bool))
-    first = lambda s: weight(s)[0]
-    difference = (first(0.9 + 1e-6) - first(0.9 - 1e-6)) / 2e-6
-    assert np.all(weight(0.9) > 0.01) and abs(difference) > 0.1
-    np.testing.assert_allclose(jax.grad(first)(0.9), difference, rtol=1e-6)
-    np.testing.assert_allclose(jax.jvp(first, (0.9,), (1.0,))[1], difference, rtol=1e-6)
+    assert np.all(weight(0.9) > 0.01)
+    assert abs(jax.grad(lambda s: weight(s)[0])(0.9)) > 0.1
+    assert_slope(lambda s: weight(s)[0], 0.9, rtol=1e-6)
 
 
 def by_program(vectors):
     """The shortest vector of a hull by nonnegative least squares: min |[V' ; big 1'] w - [0 ;
     big]|, scaled to sum 1."""
     big = 1e3 * np.sqrt((vectors**2).sum(1).max())
-    w, _ = nnls(
-        np.vstack([vectors.T, np.full(len(vectors), big)]),
-        np.append(np.zeros(vectors.shape[1]), big),
-        maxiter=10_000,
-    )
+    matrix, right = np.c_[vectors, np.full(len(vectors), big)].T, np.zeros(vectors.shape[1])
+    w, _ = nnls(matrix, np.append(right, big), maxiter=10_000)
     return w / w.sum() @ vectors
 
 
@@ -162,20 +165,6 @@ def test_a_bundle_in_float32():
     assert np.all(vectors @ p >= p @ p - 1e-5 * (vectors**2).sum(1).max())
 
 
-def test_the_dual_weights_of_a_bundle(x64):
-    """max gain' w - |sum_j w_j z_j|^2 / 2 on the simplex: its conditions of optimality, and no
-    worse than 10^5 random weights."""
-    rng = np.random.default_rng(0)
-    z, gain = rng.normal(size=(8, 5)), rng.normal(size=8)
-    gram = z @ z.T
-    weight = np.asarray(shortest(gram, np.ones(8, bool), gain))
-    slope = gain - gram @ weight
-    assert np.count_nonzero(weight) > 1
-    np.testing.assert_allclose(slope[weight > 0], slope.max(), atol=1e-10)
-    value = lambda w: w @ gain - np.einsum("...i,ij,...j->...", w, gram, w) / 2
-    assert value(weight) >= value(rng.dirichlet(0.3 * np.ones(8), 100_000)).max()
-
-
 # the line
 
 
@@ -194,10 +183,8 @@ class Hinges:
     def __init__(self, seed, n=12, ties=False):
         rng = np.random.default_rng(seed)
         self.lam = 10 ** rng.uniform(-3, 0.5)
-        self.margin, self.rate = (
-            rng.normal(size=n) + 0.5,
-            rng.normal(size=n) * 10 ** rng.uniform(-1, 1),
-        )
+        self.margin = rng.normal(size=n) + 0.5
+        self.rate = rng.normal(size=n) * 10 ** rng.uniform(-1, 1)
         if ties:  # several rows have the same kink, some at 0, and some rows do not move
             kink = rng.integers(0, 4, n) / 2
             self.margin = 1 - kink * self.rate
@@ -207,6 +194,14 @@ class Hinges:
         self.share /= self.share.sum()
         self.square = 10 ** rng.uniform(-2, 2)
         self.cross = rng.normal() * np.sqrt(self.square)
+
+    @classmethod
+    def with_kinks(cls, lam, rate, kinks):
+        """Two rows of half the weight, along a unit vector, at right angles to where it starts."""
+        f, rate = cls(0, n=2), np.array(rate)
+        f.lam, f.cross, f.square, f.share = lam, 0.0, 1.0, np.array([0.5, 0.5])
+        f.margin, f.rate = 1 - rate * np.array(kinks), rate
+        return f
 
     def line(self, dtype=np.float64):
         return on_line(dtype, self.lam, self.cross, self.square, self.margin, self.rate, self.share)
@@ -220,10 +215,8 @@ class Hinges:
     def slope(self, t, side=1e-9):
         """The slope on the right of t."""
         t = t + side * max(1, abs(t))
-        below = self.margin + t * self.rate < 1
-        return self.lam * (self.cross + t * self.square) - self.share @ np.where(
-            below, self.rate, 0
-        )
+        pull = self.share @ np.where(self.margin + t * self.rate < 1, self.rate, 0)
+        return self.lam * (self.cross + t * self.square) - pull
 
     def lowest(self):
         """The minimum over t >= 0, with the kinks sorted: between two of them the slope is a
@@ -249,14 +242,10 @@ def test_a_line_is_the_function_along_it(seed, ties):
         f = Hinges(seed, ties=ties)
         line = f.line()
         t = np.append(np.linspace(0, 3, 13), [1e-3, 40.0])
-        np.testing.assert_allclose(
-            changes(line, t), f.value(t) - f.value(0.0), rtol=1e-9, atol=1e-10
-        )
-        np.testing.assert_allclose(slopes(line, t), [f.slope(s) for s in t], rtol=1e-6, atol=1e-6)
-        h = 1e-6  # to the right, where kinks are
-        np.testing.assert_allclose(
-            slopes(line, t), (f.value(t + h) - f.value(t)) / h, rtol=1e-4, atol=1e-3
-        )
+        close, h = np.testing.assert_allclose, 1e-6  # to the right, where kinks are
+        close(changes(line, t), f.value(t) - f.value(0.0), rtol=1e-9, atol=1e-10)
+        close(slopes(line, t), [f.slope(s) for s in t], rtol=1e-6, atol=1e-6)
+        close(slopes(line, t), (f.value(t + h) - f.value(t)) / h, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -269,11 +258,7 @@ def test_at_a_kink_the_right_side_counts(dtype, x64):
     margin[5], margin[6] = margin[5] - 1e-3, margin[6] + 1e-3  # below and above, no ties
     line = on_line(dtype, 1, 1, 1, margin, rate, np.full(7, 1 / 7))
     np.testing.assert_array_equal(line.active(jnp.asarray(t, dtype)), [0, 1, 0, 0, 1, 1, 0])
-    behind, before = (
-        line.slope(jnp.asarray(t + 1e-4, dtype)),
-        line.slope(jnp.asarray(t - 1e-4, dtype)),
-    )
-    here = line.slope(jnp.asarray(t, dtype))
+    before, here, behind = (line.slope(jnp.asarray(t + side, dtype)) for side in (-1e-4, 0, 1e-4))
     np.testing.assert_allclose(here, behind, atol=2e-4)
     np.testing.assert_allclose(here - before, (3 + 3 + 30 + 30) / 7, atol=1e-3)  # the jump at t
     # On the way along a kink a row is at margin 1; what is left of its rate, on either side of 0,
@@ -281,9 +266,8 @@ def test_at_a_kink_the_right_side_counts(dtype, x64):
     here = jnp.asarray(t, dtype)
     for side in (-1, 1):
         margin = jnp.asarray(line.margin).at[2].set(1 + side * line.margin_tol / 2)
-        on_kink = line._replace(
-            margin=margin, rate=jnp.asarray(line.rate).at[2].set(side * line.rate_tol / 2)
-        )
+        rate = jnp.asarray(line.rate).at[2].set(side * line.rate_tol / 2)
+        on_kink = line._replace(margin=margin, rate=rate)
         np.testing.assert_array_equal(on_kink.active(here), line.active(here))
 
 
@@ -313,38 +297,30 @@ def test_the_exact_step_is_that_of_sorted_kinks(seed, ties):
             assert t > 0 and float(f.line().slope(jnp.asarray(t))) >= -1e-9
 
 
-def test_a_step_to_a_kink_is_the_kink(x64):
-    """To the last digits, also far out and behind a steep start: one row that falls to margin 1 at
-    1e5."""
-    for kink in (1e-6, 1.0, 1e5):
-        f = Hinges(0)
-        f.lam, f.cross, f.square, f.share = 1e-9, 0.0, 1.0, np.array([0.5, 0.5])
-        f.margin, f.rate = np.array([0.0, 1 + 2 * kink]), np.array([1 / kink, -2.0])
-        np.testing.assert_allclose(exact(f.line()), f.lowest(), rtol=1e-14)
+STEEP = (1e-7, [2 * (1 - 1e-3), 2e-3], [1e-3, 10.0])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_steep_start_and_a_long_flat_descent(dtype, x64):
-    """The slope is -1 to 1e-3, then -1e-3 to the minimum at 10: the step is that of the end."""
-    f = Hinges(0)
-    f.lam, f.cross, f.square = 1e-7, 0.0, 1.0
-    f.rate, f.share = np.array([2 * (1 - 1e-3), 2e-3]), np.array([0.5, 0.5])
-    f.margin = 1 - f.rate * np.array([1e-3, 10.0])
-    assert f.slope(0.0) == pytest.approx(-1, rel=1e-3) and f.slope(5.0) == pytest.approx(
-        -1e-3, rel=1e-2
-    )
+@pytest.mark.parametrize(
+    ("lam", "rate", "kinks", "lowest", "dtype", "rtol"),
+    [
+        *((1e-9, [1 / k, -2.0], [k, k], min(k, 5e3), "float64", 1e-14) for k in (1e-6, 1, 1e5)),
+        (*STEEP, 10, "float64", 1e-12),
+        # margins of one are known to 6e-8, and with the rate 2e-3 the kink to 3e-5
+        (*STEEP, 10, "float32", 1e-5),
+    ],
+)
+def test_a_step_to_a_kink_is_the_kink(lam, rate, kinks, lowest, dtype, rtol, x64):
+    """To the last digits, also far out, and where the slope is -1 to 1e-3, then -1e-3 to 10."""
+    f = Hinges.with_kinks(lam, rate, kinks)
+    assert f.lowest() == pytest.approx(lowest)
     step = exact(f.line(dtype))
-    assert step.dtype == dtype and f.lowest() == pytest.approx(10)
-    # In float32 margins of one are known to 6e-8, and with the rate 2e-3 the kink to 3e-5.
-    np.testing.assert_allclose(step, 10, rtol=1e-12 if dtype == np.float64 else 1e-5)
+    assert step.dtype == dtype
+    np.testing.assert_allclose(step, f.lowest(), rtol=rtol)
 
 
-def test_no_step_where_nothing_falls(x64):
-    f = Hinges(1)
-    f.cross = 1e3
-    assert float(exact(f.line())) == 0
-    # no direction at all
-    still = f.line()._replace(cross=np.float64(0), square=np.float64(0), rate=np.zeros(12))
+def test_no_step_where_there_is_no_direction(x64):
+    still = Hinges(1).line()._replace(cross=np.float64(0), square=np.float64(0))
+    still = still._replace(rate=np.zeros(12))
     assert float(exact(still)) == 0
 
 
@@ -358,12 +334,7 @@ def test_the_exact_step_has_derivatives(x64):
             lambda s: exact_step(line._replace(lam=s * line.lam, margin=s * line.margin))
         )
         assert float(step(1.0)) > 0
-        np.testing.assert_allclose(
-            jax.grad(step)(1.0), (step(1 + 1e-6) - step(1 - 1e-6)) / 2e-6, rtol=1e-5
-        )
-        np.testing.assert_allclose(
-            jax.jvp(step, (1.0,), (1.0,))[1], jax.grad(step)(1.0), rtol=1e-12
-        )
+        assert_slope(step, 1.0, rtol=1e-5)
 
 
 # the bounded search
@@ -396,10 +367,9 @@ def test_the_two_sets_of_a_search(seed, constants):
         # an interval from 0, and one to infinity
         assert np.all(left[:-1] >= left[1:]) and np.all(right[:-1] <= right[1:])
         assert np.all(left | right)
-        infinite, tiny = jnp.asarray(np.inf), jnp.asarray(1e-9)
-        found, beyond = map(
-            float, bounded(line, size, decrease, slope, tiny, infinite, jnp.asarray(1.0))
-        )
+        tiny, one = jnp.asarray(1e-9), jnp.asarray(1.0)
+        below = lambda high: bounded(line, size, decrease, slope, tiny, jnp.asarray(high), one)
+        found, beyond = map(float, below(np.inf))
         if found == 0:
             assert f.slope(0.0) > -decrease * f.square  # nothing falls fast enough
             assert not left[grid > 1e-8].any() and 0 < beyond <= 2e-9
@@ -409,20 +379,15 @@ def test_the_two_sets_of_a_search(seed, constants):
         # A radius that it would exceed: as far as half of it at least, in L still.
         high = found / 3
         if found > 0 and float(line.slope(jnp.asarray(high))) < -slope * f.square:
-            near, _ = bounded(
-                line, size, decrease, slope, tiny, jnp.asarray(high), jnp.asarray(1.0)
-            )
-            assert high / 2 <= float(near) <= high * (1 + 1e-12)
-            assert float(line.change(near)) <= -decrease * f.square * float(near)
+            near, _ = map(float, below(high))
+            assert high / 2 <= near <= high * (1 + 1e-12)
+            assert float(line.change(jnp.asarray(near))) <= -decrease * f.square * near
 
 
 def test_steps_that_are_too_short_do_not_count(x64):
     """Where the decrease ends before `low`, the step is 0, and the last trial is the first one not
     below `low` or less."""
-    f = Hinges(0)
-    f.lam, f.cross, f.square = 1e-3, 0.0, 1.0
-    # a kink at 0.005
-    f.margin, f.rate, f.share = (np.array([0.99, 3.0]), np.array([2.0, -1.0]), np.array([0.5, 0.5]))
+    f = Hinges.with_kinks(1e-3, [2.0, -1.0], [0.005, 2.0])
     search = lambda low: map(float, bounded(f.line(), 1.0, 0.4, 0.45, low, np.inf, 1.0))
     found, _ = search(1e-4)
     assert 0 < found <= 0.0125 and found >= 0.005 - 1e-12  # in L to 0.0125, in R from 0.005
@@ -435,10 +400,7 @@ def test_steps_that_are_too_short_do_not_count(x64):
 def test_constants_apart_find_nothing(x64):
     """Slopes -1, -0.2 and 0 with kinks at 1 and 10: with (0.4, 0.1) no t is in both sets, and 60
     trials end."""
-    f = Hinges(0)
-    f.lam, f.cross, f.square = 1e-12, 0.0, 1.0
-    f.rate, f.share = np.array([1.6, 0.4]), np.array([0.5, 0.5])
-    f.margin = 1 - f.rate * np.array([1.0, 10.0])
+    f = Hinges.with_kinks(1e-12, [1.6, 0.4], [1.0, 10.0])
     grid = np.linspace(0.01, 30, 30_000)
     fall, slope = f.value(grid) - f.value(0.0), np.array([f.slope(t) for t in grid])
     np.testing.assert_allclose(slope[[10, 5000, 20_000]], [-1, -0.2, 0], atol=1e-9)
@@ -455,26 +417,11 @@ def test_constants_apart_find_nothing(x64):
 
 def test_a_search_reads_responses_only():
     """No product with a matrix in either: the sizes in their programs are n, not n n or n d."""
-    line = Hinges(0, n=200).line(np.float32)
-    for search in (
-        exact_step,
-        lambda line: bounded_step(line, line.square, 0.4, 0.45, 1e-6, np.inf, np.float32(1)),
-    ):
-        sizes = set()
-        collect(jax.make_jaxpr(search)(line).jaxpr, sizes)
-        assert max(sizes) <= 200
-
-
-def collect(jaxpr, sizes):
-    for equation in jaxpr.eqns:
-        sizes.update(int(np.prod(v.aval.shape)) for v in equation.outvars)
-        for inner in jax.tree.leaves(
-            list(equation.params.values()),
-            is_leaf=lambda a: hasattr(a, "eqns") or hasattr(a, "jaxpr"),
-        ):
-            inner = getattr(inner, "jaxpr", inner)
-            if hasattr(inner, "eqns"):
-                collect(inner, sizes)
+    line, one = Hinges(0, n=200).line(np.float32), np.float32(1)
+    within = lambda line: bounded_step(line, line.square, 0.4, 0.45, 1e-6, np.inf, one)
+    for search in (exact_step, within):
+        steps = equations(jax.make_jaxpr(search)(line).jaxpr)
+        assert max(v.aval.size for step, _ in steps for v in step.outvars) <= 200
 
 
 def test_constants_are_checked():
@@ -495,9 +442,8 @@ def test_functions_are_expansions_with_their_values(space, x64):
     x, (p, q) = rng.normal(size=(30, 3)), rng.normal(size=(2, 30))
     gram = x @ x.T if space == "linear" else np.exp(-((x[:, None] - x[None]) ** 2).sum(-1) / 2)
     kernel = None if space == "linear" else jaxsvm.kernels.rbf(1.0)
-    frame = conjugate.InnerProductSpace(
-        kernel, jnp.asarray(x), jnp.asarray(gram) if space == "matrix" else None
-    )
+    matrix = jnp.asarray(gram) if space == "matrix" else None
+    frame = conjugate.InnerProductSpace(kernel, jnp.asarray(x), matrix)
     a, b = frame.function(jnp.asarray(p)), frame.function(jnp.asarray(q))
     close = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-10)
     close(a.response, gram @ p)

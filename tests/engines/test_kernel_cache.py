@@ -77,7 +77,6 @@ def test_rows_that_were_overwritten_are_computed_again():
         index, by = rng.permutation(n)[:48].astype(np.int32), rng.normal(size=48).astype(np.float32)
         total, lost, rows = subtract(total, lost, rows, jnp.asarray(index), jnp.asarray(by))
         want -= by.astype(np.float64) @ gram[index]
-        np.testing.assert_allclose(
-            np.asarray(total, np.float64) + np.asarray(lost), want, atol=1e-4
-        )
+        found = np.asarray(total, np.float64) + np.asarray(lost)
+        np.testing.assert_allclose(found, want, atol=1e-4)
     assert int(rows.n_computed) > 2 * kernel_cache.CHUNK

@@ -1,14 +1,17 @@
 """Pegasos on sparse rows, whose weights are a scale times a vector, against NumPy in float64 and
 against dense rows."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from compiling import as_users
 
 import jaxsvm
-from jaxsvm import losses, samplers
+from jaxsvm import losses
 from jaxsvm.solvers.primal import scaled
 
 N, D, LAM = 60, 30, 1e-3
@@ -19,15 +22,11 @@ CSR = scipy.sparse.random(
 X = CSR.toarray()
 Y = np.where(X @ RNG.normal(size=D) + 0.3 * RNG.normal(size=N) > 0, 1.0, -1.0)
 WEIGHT = np.where(np.arange(N) % 7 == 3, 0.0, 1.0 + np.arange(N) % 3)
-KEY = jax.random.key(4)
+KEY, late = jax.random.key(4), lambda t: t + 1
 
 
 def dataset(dense=False, dtype=np.float64):
     return jaxsvm.dataset((X if dense else CSR).astype(dtype), Y, WEIGHT)
-
-
-def late(t):
-    return t + 1
 
 
 @jax.jit
@@ -47,23 +46,31 @@ def run(solver, data, rows):
     return np.column_stack([model.w, model.b]), info
 
 
+@jax.jit
+def walk(solver, state, data, rows):
+    """The state after steps on given rows, without the models on the way."""
+    advance = lambda state, i: (solver.update(state, jaxsvm.take(data, i, copy=False))[0], None)
+    return jax.lax.scan(advance, state, rows)[0]
+
+
+def close(found, want, room):
+    """Within so much of the largest number."""
+    np.testing.assert_allclose(found, want, rtol=0, atol=room * np.abs(want).max())
+
+
 def random_rows(b, t=400):
     return jnp.asarray(np.random.default_rng(b).integers(0, N, (t, b)), jnp.int32)
 
 
-def by_hand(rows, *, bias="none", project=True, offset=0.0, advance=False):
+def by_hand(rows, *, bias="none", project=True, offset=0.0, advance_on_violation=False):
     """All iterates (t, d + 1) of the paper's steps with the hinge, the bias last."""
     w, count, iterates = np.zeros(D + 1), 0, []
     z = np.column_stack([X, np.full(N, 0.0 if bias == "none" else 1.0)])
     own = np.arange(D + 1) < D + (bias == "feature")  # what is shrunk and projected
     for index in np.asarray(rows):
         weight = WEIGHT[index]
-        slope = (
-            np.where(Y[index] * (z[index] @ w) < 1, -Y[index], 0.0)
-            * weight
-            / max(np.sum(weight > 0), 1)
-        )
-        gradient = slope @ z[index]
+        slope = np.where(Y[index] * (z[index] @ w) < 1, -Y[index] * weight, 0.0)
+        gradient = slope @ z[index] / max(np.sum(weight > 0), 1)
         eta = 1 / (LAM * (count + 1 + offset))
         free = w[D] - gradient[D] / np.sqrt(count + 1)
         w = w - eta * (LAM * w + gradient)
@@ -71,7 +78,7 @@ def by_hand(rows, *, bias="none", project=True, offset=0.0, advance=False):
         norm = np.linalg.norm(w[own])
         if project and norm > LAM**-0.5:
             w[own] *= LAM**-0.5 / norm
-        count += 1 if not advance else int(np.any(slope != 0))
+        count += 1 if not advance_on_violation else int(np.any(slope != 0))
         iterates.append(w.copy())
     return np.array(iterates)
 
@@ -82,7 +89,7 @@ CHOICES = {
     "feature": {"bias": "feature"},
     "free": {"bias": "free"},
     "offset": {"offset": 25.5},
-    "variant A": {"advance": True},
+    "variant A": {"advance_on_violation": True},
 }
 
 
@@ -94,40 +101,18 @@ def test_iterates_and_their_mean_are_those_of_the_paper(choice, b, x64):
     by 1e-80 in all."""
     options = CHOICES[choice]
     rows, expected = random_rows(b), by_hand(random_rows(b), **options)
-    options = {
-        "advance_on_violation" if name == "advance" else name: value
-        for name, value in options.items()
-    }
     solver, data = jaxsvm.pegasos(LAM, **options), dataset()
-    size = np.abs(expected).max()
-    np.testing.assert_allclose(run(solver, data, rows)[0], expected, rtol=0, atol=1e-11 * size)
+    near = functools.partial(np.testing.assert_allclose, atol=1e-11 * np.abs(expected).max())
+    near(run(solver, data, rows)[0], expected, rtol=0)
     weights = np.arange(1.0, 381.0)
     mean = np.cumsum(weights[:, None] * expected[20:], axis=0) / np.cumsum(weights)[:, None]
     found, _ = run(jaxsvm.averaged(solver, start=20, weights=late), data, rows)
     # until then the iterate
-    np.testing.assert_allclose(found[:20], expected[:20], rtol=0, atol=1e-11 * size)
-    np.testing.assert_allclose(found[20:], mean, rtol=0, atol=1e-11 * size)
+    near(found[:20], expected[:20], rtol=0)
+    near(found[20:], mean, rtol=0)
     equal, _ = run(jaxsvm.averaged(solver), data, rows)
     plain = np.cumsum(expected, axis=0) / np.arange(1.0, 401.0)[:, None]
-    np.testing.assert_allclose(equal, plain, rtol=0, atol=1e-11 * size)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("wrap", [lambda s: s, jaxsvm.averaged])
-def test_sparse_rows_make_the_run_of_dense_rows_in_float32(wrap):
-    """With another loss and minibatches through `fit`; steps so short that they contract: 600
-    roundings, 6e-8 each."""
-    solver = wrap(jaxsvm.pegasos(LAM, loss=losses.smooth_hinge(0.5), bias="feature", offset=2e4))
-    for b in (1, 8):
-        fit = lambda data, b=b: jaxsvm.fit(
-            solver, data, KEY, steps=600, every=200, sampler=samplers.epochs(b)
-        )
-        sparse, dense = fit(dataset(dtype=np.float32)), fit(dataset(dense=True, dtype=np.float32))
-        np.testing.assert_allclose(
-            sparse.model.w, dense.model.w, rtol=0, atol=3e-5 * np.abs(dense.model.w).max()
-        )
-        np.testing.assert_allclose(sparse.info.loss, dense.info.loss, rtol=1e-5)
-        np.testing.assert_array_equal(sparse.info.evals, dense.info.evals)
+    near(equal, plain, rtol=0)
 
 
 @pytest.mark.parametrize("advance", [False, True])
@@ -146,8 +131,7 @@ def test_a_run_goes_on_with_another_offset(wrap, advance, x64):
                 found += [np.append(fitted.model.w, fitted.model.b) for fitted in (run, more)]
             if steps == 0:
                 np.testing.assert_array_equal(found[1], found[0])
-            atol = 1e-11 * np.abs(found[3]).max()
-            np.testing.assert_allclose(found[1], found[3], rtol=0, atol=atol)
+            close(found[1], found[3], 1e-11)
 
 
 @pytest.mark.long
@@ -156,23 +140,12 @@ def test_a_mean_over_blocks_of_steps_keeps_its_precision(monkeypatch, x64):
     block, to 60 roundings."""
     rows = random_rows(1, 60_000)
     solver = jaxsvm.averaged(jaxsvm.pegasos(LAM, loss=losses.smooth_hinge(0.5), offset=2e4))
-
-    def last(dtype):
-        data = dataset(dtype=dtype)
-        advance = lambda state, index: (
-            solver.update(state, jaxsvm.take(data, index, copy=False))[0],
-            None,
-        )
-        return jax.jit(lambda state, rows: jax.lax.scan(advance, state, rows)[0])(
-            solver.init(KEY, data), rows
-        )
-
-    expected = np.asarray(solver.model(last(np.float64)).w)
+    last = lambda data: walk(solver, solver.init(KEY, data), data, rows)
+    expected = np.asarray(solver.model(last(dataset())).w)
     monkeypatch.setattr(scaled, "BLOCK", 64)
-    blocks = last(np.float32)
+    blocks = last(dataset(dtype=np.float32))
     assert float(blocks.inner.mean.sums[1]) == 60_000 and blocks.inner.table.dtype == jnp.float32
-    bound = 60 * np.finfo(np.float32).eps * np.abs(expected).max()
-    np.testing.assert_allclose(solver.model(blocks).w, expected, rtol=0, atol=bound)
+    close(solver.model(blocks).w, expected, 60 * np.finfo(np.float32).eps)
 
 
 @pytest.mark.long
@@ -197,32 +170,23 @@ def test_derivatives_are_those_of_dense_rows(wrap, x64):
     rows = random_rows(1, 30)
 
     def value(lam, dense):
-        return jnp.sum(
-            jnp.sin(run_of(wrap(jaxsvm.pegasos(lam, loss=losses.logistic)), dataset(dense), rows))
-        )
+        solver = wrap(jaxsvm.pegasos(lam, loss=losses.logistic))
+        return jnp.sum(jnp.sin(run_of(solver, dataset(dense), rows)))
 
+    want = jax.grad(value)(0.1, True)
     for derivative in (jax.grad, jax.jacfwd):
-        np.testing.assert_allclose(
-            derivative(value)(0.1, False), jax.grad(value)(0.1, True), rtol=1e-8
-        )
+        np.testing.assert_allclose(derivative(value)(0.1, False), want, rtol=1e-8)
 
 
 @pytest.mark.long
 def test_a_step_copies_no_weights():
     """The program of a run holds no copy of them inside its loops, and no array of them but the
     table."""
-    from compiling import as_users
-
     data = dataset(dtype=np.float32)
     data = data._replace(x=data.x.packed)
     solver = jaxsvm.pegasos(LAM)
-    state = solver.init(KEY, data)
-    advance = lambda state, index: (
-        solver.update(state, jaxsvm.take(data, index, copy=False))[0],
-        None,
-    )
-    loop = jax.jit(lambda state, rows: jax.lax.scan(advance, state, rows)[0])
-    program = loop.lower(state, random_rows(1)).compile(as_users()).as_text()
+    lowered = walk.lower(solver, solver.init(KEY, data), data, random_rows(1))
+    program = lowered.compile(as_users()).as_text()
     assert f"f32[{D},1]" in program
     inside = program[: program.index("\nENTRY ")]
     assert not [line for line in inside.splitlines() if f"f32[{D},1]" in line and " copy(" in line]

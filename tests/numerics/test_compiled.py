@@ -65,14 +65,9 @@ def test_a_step_that_reads_before_it_writes_would_be_found(data):
 
 @pytest.mark.long
 def test_no_kernel_product_is_larger_than_a_block(data):
-    model = jaxsvm.fit(
-        jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), data, jax.random.key(0), steps=1
-    ).model
-    program = (
-        jax.jit(lambda model, x: model(x, block=256))
-        .lower(model, data.x)
-        .compile(AS_USERS)
-        .as_text()
-    )
+    solver = jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0))
+    model = jaxsvm.fit(solver, data, jax.random.key(0), steps=1).model
+    predict = jax.jit(lambda model, x: model(x, block=256))
+    program = predict.lower(model, data.x).compile(AS_USERS).as_text()
     assert f"[256,{N}]" in program
     assert f"[{N},{N}]" not in program

@@ -3,17 +3,18 @@
 import importlib
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from drawing import draw, start
+from oracles import pair_weights
 
 import jaxsvm
 from jaxsvm import features, kernels, losses, objectives, samplers
 from jaxsvm.numerics import differences
 
 FITTING = importlib.import_module("jaxsvm.loops.fitting")
-N, QUERIES, B = 60, 6, 16
+N, QUERIES = 60, 6
 
 
 def rows():
@@ -22,22 +23,26 @@ def rows():
     return x, rng.integers(0, 4, N), rng.integers(0, QUERIES, N), rng.choice([0, 1, 2.5], N)
 
 
-def data():
-    x, y, query, weight = rows()
+def ranked(x):
+    _, y, query, weight = rows()
     return jaxsvm.dataset(x, y, weight, query=query)
+
+
+DATA, FEED, KEY = ranked(rows()[0]), samplers.pairs(16), jax.random.key(0)
+
+
+def fit(solver, data=DATA, sampler=FEED, **options):
+    options = {"key": KEY, "steps": 20, "every": 20} | options
+    return jaxsvm.fit(solver, data, sampler=sampler, **options)
 
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("per_query", [False, True])
 def test_pairs_are_drawn_by_their_weights(per_query):
     _, y, query, weight = rows()
-    c = np.where((y[:, None] > y) & (query[:, None] == query), np.outer(weight, weight), 0)
-    if per_query:
-        for q in range(QUERIES):
-            c[query == q] /= max(c[query == q].sum(), 1e-300)
-    c /= c.sum()
+    c = pair_weights(lambda y: y[:, None] > y, y, query, weight, per_query)
     sampler = samplers.pairs(1000, per_query)
-    index = np.asarray(sampler.draw(sampler.init(jax.random.key(0), data()), 0, 50))
+    index = draw(sampler, start(sampler, DATA), 0, 50)
     count = np.zeros((N, N))
     np.add.at(count, (index[:, :1000].ravel(), index[:, 1000:].ravel()), 1)
     assert not count[c == 0].any()
@@ -48,9 +53,11 @@ def test_pairs_are_drawn_by_their_weights(per_query):
 
 @pytest.mark.long
 def test_draws_go_on_where_they_ended():
-    sampler = samplers.pairs(3)
-    state = sampler.init(jax.random.key(1), data())
-    np.testing.assert_array_equal(sampler.draw(state, 0, 5)[2:], sampler.draw(state, 2, 3))
+    sampler = samplers.pairs(2)
+    state = start(sampler, DATA, 1)
+    whole, rest = draw(sampler, state, 0, 5), draw(sampler, state, 2, 3)
+    np.testing.assert_array_equal(whole[2:], rest)
+    assert rest.shape == (3, 4)
 
 
 @pytest.mark.long
@@ -73,23 +80,12 @@ def test_differences_of_sparse_rows_are_those_of_dense_ones():
 def test_pegasos_on_drawn_pairs_reaches_the_optimum_of_ranking():
     """Acceptance: 10,000 steps of 16 pairs, suffix mean, lam = 1e-2: at most 1.005 of the
     minimum."""
-    lam, batch = 1e-2, data()
+    lam, loss = 1e-2, losses.rank_hinge
     solver = jaxsvm.averaged(jaxsvm.pegasos(lam), start=5000)
-    run = jaxsvm.fit(
-        solver, batch, jax.random.key(0), steps=10_000, every=10_000, sampler=samplers.pairs(B)
-    )
-    best = jaxsvm.fit(
-        jaxsvm.ocas(lam, loss=losses.rank_hinge),
-        batch,
-        jax.random.key(0),
-        steps=60,
-        every=10,
-        tol=1e-5,
-    )
-    primal = [
-        float(objectives.primal(each.model, batch, lam, losses.rank_hinge)) for each in (run, best)
-    ]
-    assert best.converged and primal[1] * (1 - 1e-5) <= primal[0] <= 1.005 * primal[1]
+    run = fit(solver, steps=10_000, every=10_000)
+    best = fit(jaxsvm.ocas(lam, loss=loss), sampler=None, steps=60, every=10, tol=1e-5)
+    found, least = (float(objectives.primal(each.model, DATA, lam, loss)) for each in (run, best))
+    assert best.converged and least * (1 - 1e-5) <= found <= 1.005 * least
 
 
 @pytest.mark.long
@@ -98,64 +94,26 @@ def test_features_are_computed_before_the_difference(monkeypatch):
     grades."""
     x, *_ = rows()
     phi = features.nystrom(None, kernels.rbf(1.0), landmarks=x[:10])
-    solver = jaxsvm.on_features(phi, jaxsvm.asset(0.1, bias="none"))
-    weights = []
+    inner = jaxsvm.asset(0.1, bias="none")
+    solver = jaxsvm.on_features(phi, inner)
+    by_hand = fit(inner, solver.prepare(DATA), steps=40).model.w
     for memory in (2**31, 0):
         monkeypatch.setattr(FITTING, "MEMORY", memory)
         jax.clear_caches()
-        options = {"steps": 40, "every": 20, "sampler": samplers.pairs(B)}
-        weights.append(jaxsvm.fit(solver, data(), jax.random.key(0), **options).model.inner.w)
-    np.testing.assert_allclose(weights[1], weights[0], atol=1e-5)
-    prepared = solver.prepare(data())
-    by_hand = jaxsvm.asset(0.1, bias="none")
-    run = jaxsvm.fit(
-        by_hand, prepared, jax.random.key(0), steps=40, every=20, sampler=samplers.pairs(B)
-    )
-    np.testing.assert_allclose(run.model.w, weights[0], atol=1e-5)
+        np.testing.assert_allclose(fit(solver, steps=40).model.inner.w, by_hand, atol=1e-5)
 
 
 def test_a_run_on_pairs_resumes_to_the_bit():
-    fit = lambda **options: jaxsvm.fit(
-        jaxsvm.pegasos(0.1), data(), every=5, sampler=samplers.pairs(B), **options
-    )
-    whole = fit(key=jax.random.key(2), steps=20)
-    parts = fit(state=fit(key=jax.random.key(2), steps=10).state, steps=10)
-    np.testing.assert_array_equal(parts.model.w, whole.model.w)
+    solver = jaxsvm.pegasos(0.1)
+    first = fit(solver, steps=10, every=5)
+    rest = fit(solver, key=None, state=first.state, steps=10, every=5)
+    np.testing.assert_array_equal(rest.model.w, fit(solver, every=5).model.w)
 
 
 @pytest.mark.long
 def test_sparse_rows_make_the_run_of_dense_ones():
     rng = np.random.default_rng(3)
-    _, y, query, weight = rows()
     dense = np.where(rng.random((N, 30)) < 0.3, rng.normal(size=(N, 30)), 0).astype(np.float32)
-    run = lambda x: jaxsvm.fit(
-        jaxsvm.pegasos(0.1),
-        jaxsvm.dataset(x, y, weight, query=query),
-        jax.random.key(0),
-        steps=20,
-        every=20,
-        sampler=samplers.pairs(B),
-    )
-    np.testing.assert_allclose(
-        run(scipy.sparse.csr_matrix(dense)).model.w, run(dense).model.w, atol=1e-5
-    )
-
-
-def test_solvers_that_cannot_read_pairs_are_refused():
-    for solver, expected in (
-        (
-            jaxsvm.sdca(1.0),
-            "this solver has a variable for each row: take one that reads drawn rows",
-        ),
-        (jaxsvm.newton(1.0), "a solver that reads all rows does not see"),
-        (jaxsvm.one_vs_rest(jaxsvm.pegasos(0.1), classes=4), "this solver takes class numbers"),
-    ):
-        with pytest.raises(ValueError, match=expected):
-            jaxsvm.fit(solver, data(), jax.random.key(0), sampler=samplers.pairs())
-    alone = jaxsvm.dataset(np.eye(3), [0, 1, 2], query=[0, 1, 2], task="regression")
-    with pytest.raises(ValueError, match="no two rows of one query have different grades"):
-        jaxsvm.fit(jaxsvm.pegasos(0.1), alone, jax.random.key(0), sampler=samplers.pairs())
-    with pytest.raises(ValueError, match="batch_size"):
-        samplers.pairs(0)
-    state = samplers.pairs(2).init(jax.random.key(0), data())
-    assert jnp.shape(samplers.pairs(2).draw(state, 0, 3)) == (3, 4)
+    forms = scipy.sparse.csr_matrix(dense), dense
+    one, two = (fit(jaxsvm.pegasos(0.1), ranked(x)).model.w for x in forms)
+    np.testing.assert_allclose(one, two, atol=1e-5)

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from oracles import batch_of
 from plain import plain
 
 import jaxsvm
 from jaxsvm import averaged, averaging, kernels, losses, models, schedules
-from jaxsvm.engines.gradient_descent import GradientSolver
 from jaxsvm.loops.checks import adapted
 
 
@@ -40,58 +40,38 @@ def direct(visited, start, weights):
     return np.array(rows)
 
 
+KEY = jax.random.key(0)
 ITERATES = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 
 
-@pytest.mark.parametrize("start", [0, 1, 5, 20])
-def test_uniform_average_is_the_mean_of_the_iterates_from_start_on(start):
-    visited, means = run(ITERATES, start=start)
+WEIGHTS = {  # and the same in NumPy
+    "equal": (None, lambda t: 1.0),
+    "growing": (lambda t: t.astype(float) + 1, lambda t: t + 1.0),
+    "falling": (schedules.inverse_sqrt(2.0), lambda t: 2 / np.sqrt(t + 1)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "dtype"),
+    [
+        *(("equal", start, "float32") for start in (0, 1, 5, 20)),
+        *((name, start, "float32") for name in ("growing", "falling") for start in (0, 4)),
+        ("growing", 0, "float64"),
+    ],
+)
+def test_uniform_average_and_weighted_ones_are_means_from_start_on(name, start, dtype):
+    weights, in_numpy = WEIGHTS[name]
+    with jax.enable_x64(dtype == "float64"):
+        options = {} if weights is None else {"weights": weights}
+        visited, means = run(ITERATES.astype(dtype), start=start, **options)
     # a rounding for each step
-    np.testing.assert_allclose(means, direct(visited, start, lambda t: 1.0), atol=1e-6)
-
-
-@pytest.mark.parametrize("start", [0, 4])
-def test_weighted_average_is_the_weighted_mean(start):
-    visited, means = run(ITERATES, start=start, weights=lambda t: t.astype(jnp.float32) + 1)
-    np.testing.assert_allclose(means, direct(visited, start, lambda t: t + 1.0), atol=1e-6)
-    visited, means = run(ITERATES, start=start, weights=schedules.inverse_sqrt(2.0))
-    np.testing.assert_allclose(
-        means, direct(visited, start, lambda t: 2 / np.sqrt(t + 1)), atol=1e-6
-    )
-
-
-def test_updates_pass_unchanged_and_a_chain_finds_its_average():
-    tx = optax.chain(optax.sgd(0.5), jaxsvm.average_iterates())
-    params = {"w": jnp.ones(2), "b": jnp.zeros(())}
-    grads = {"w": jnp.array([2.0, -2.0]), "b": jnp.ones(())}
-    state, seen = tx.init(params), []
-    for _ in range(4):
-        updates, state = tx.update(grads, state, params)
-        np.testing.assert_array_equal(updates["w"], [-1.0, 1.0])
-        params = optax.apply_updates(params, updates)
-        seen.append(params)
-    mean = jaxsvm.averaged_params(state, params)
-    for name in params:
-        np.testing.assert_allclose(
-            mean[name], np.mean([np.asarray(p[name]) for p in seen], axis=0), rtol=1e-6
-        )
+    room = 1e-6 if dtype == "float32" else 1e-14
+    np.testing.assert_allclose(means, direct(visited, start, in_numpy), atol=room)
 
 
 def test_averaged_params_are_the_parameters_where_nothing_is_averaged():
     params = jnp.ones(2)
     assert jaxsvm.averaged_params(optax.sgd(0.1).init(params), params) is params
-
-
-def test_average_iterates_needs_the_parameters():
-    tx = averaging.average_iterates()
-    with pytest.raises(ValueError, match="needs the parameters"):
-        tx.update(jnp.ones(2), tx.init(jnp.ones(2)))
-
-
-def test_averages_follow_float64(x64):
-    iterates = ITERATES.astype(np.float64)
-    visited, means = run(iterates, weights=lambda t: t.astype(jnp.float64) + 1)
-    np.testing.assert_allclose(means, direct(visited, 0, lambda t: t + 1.0), atol=1e-14)
 
 
 STEPS = 200_000
@@ -119,20 +99,14 @@ def test_the_float32_average_of_a_solver_is_that_of_float64(weights, start, nois
     t = np.arange(1, STEPS + 1.0)
     iterates = (1 + 1 / t + noise * np.random.default_rng(4).normal(size=STEPS)).astype(np.float32)
     model = lambda w, data=None: models.Linear(w, jnp.zeros((), w.dtype))
-    inner = plain(
-        lambda key, data: jnp.zeros(1), lambda w, batch: (batch, jaxsvm.Info(*[w] * 6)), model
-    )
+    update = lambda w, batch: (batch, jaxsvm.Info(*[w] * 6))
+    inner = plain(lambda key, data: jnp.zeros(1), update, model)
     outer = averaged(inner, start=start, weights=weights)
-    run = jax.jit(
-        lambda state, rows: jax.lax.scan(
-            lambda s, row: (outer.update(s, row)[0], None), state, rows
-        )[0]
-    )
+    body = lambda state, row: (outer.update(state, row)[0], None)
+    run = jax.jit(lambda state, rows: jax.lax.scan(body, state, rows)[0])
     state = run(outer.init(None, None), iterates[:, None])
-    wanted = np.average(
-        iterates.astype(np.float64)[start:],
-        weights=None if weights is None else weights(t - 1)[start:],
-    )
+    own = None if weights is None else weights(t - 1)[start:]
+    wanted = np.average(iterates.astype(np.float64)[start:], weights=own)
     np.testing.assert_allclose(outer.model(state).w, wanted, atol=5e-7)
 
 
@@ -145,30 +119,24 @@ def problem():
 def test_averaged_pegasos_is_the_mean_of_the_iterates_of_a_hand_loop():
     data, inner = problem(), jaxsvm.pegasos(0.1, bias="free")
     outer = jaxsvm.averaged(inner, start=3)
-    key = jax.random.key(0)
+    key = KEY
     rows = np.random.default_rng(1).integers(0, 20, size=15)
     plain, state, seen = inner.init(key, data), outer.init(key, data), []
     for row in rows:
-        batch = jaxsvm.take(data, jnp.array([row], jnp.int32))
+        batch = batch_of(inner, data, [row])
         plain, _ = jaxsvm.step(inner, plain, batch)
         state, _ = jaxsvm.step(outer, state, batch)
         seen.append(inner.model(plain))
     model = outer.model(state)
     assert isinstance(model, jaxsvm.models.Linear) and model.bias == "free"
-    np.testing.assert_allclose(
-        model.w, np.mean([m.w for m in seen[3:]], axis=0), rtol=1e-5, atol=1e-6
-    )
-    np.testing.assert_allclose(model.b, np.mean([m.b for m in seen[3:]]), rtol=1e-5, atol=1e-6)
-
-
-def test_averaged_refuses_a_solver_whose_model_is_not_linear():
-    solver = jaxsvm.averaged(jaxsvm.kernel_pegasos(0.1, kernels.rbf(1.0)))
-    with pytest.raises(TypeError, match="Linear"):
-        solver.init(jax.random.key(0), problem())
+    w, b = (np.mean(own, axis=0) for own in zip(*((m.w, m.b) for m in seen[3:]), strict=True))
+    np.testing.assert_allclose(model.w, w, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(model.b, b, rtol=1e-5, atol=1e-6)
 
 
 # Means within solvers, late in a run: a plain float32 mean stands still there
 
+projected = lambda u: u / jnp.maximum(1, jnp.linalg.norm(u))
 LATE = 2**22  # values in the mean when the steps below begin
 # solver, (state -> counter moved to LATE), (state before, state after a step) -> the value that
 # joins, mean and lost
@@ -176,12 +144,7 @@ MEANS = {
     "simba": (
         lambda: jaxsvm.simba(0.3),
         lambda s: s._replace(t=jnp.int32(LATE)),
-        lambda old, new: (
-            new.u / jnp.maximum(1, jnp.linalg.norm(new.u)),
-            new.mean,
-            new.compensation,
-            new.t,
-        ),
+        lambda old, new: (projected(new.u), new.mean, new.compensation, new.t),
     ),
     "sbp": (
         lambda: jaxsvm.sbp(0.15, kernels.rbf(1.0)),
@@ -209,16 +172,12 @@ def test_a_mean_follows_late_values(name):
     x = rng.normal(size=(30, 2)).astype(np.float32)
     data = jaxsvm.dataset(x, np.where(x[:, 0] + 0.5 * rng.normal(size=30) > 0, 1.0, -1.0))
     solver = make()
-    start = later(jaxsvm.fit(solver, data, jax.random.key(0), steps=60).state.solver)
+    start = later(jaxsvm.fit(solver, data, KEY, steps=60).state.solver)
 
     @jax.jit
     def steps(state):
         def step(old, t):
-            index = (t % 30)[None]
-            new, _ = solver.update(
-                old,
-                data._replace(index=index) if solver.needs_all_rows else jaxsvm.take(data, index),
-            )
+            new, _ = solver.update(old, batch_of(solver, data, (t % 30)[None]))
             return new, read(old, new)
 
         return jax.lax.scan(step, state, jnp.arange(2000, dtype=jnp.int32))[1]
@@ -284,23 +243,13 @@ class by_nu(jaxsvm.Wrapper):
     inner = property(lambda self: jaxsvm.sbp(self.nu, jaxsvm.kernels.linear()))
 
 
-def test_rows_are_shown_to_an_inner_solver_that_is_no_field():
-    with pytest.raises(ValueError, match="must not be negative nor 0 for all rows"):
-        jaxsvm.fit(
-            by_nu(0.3), jaxsvm.dataset(np.zeros((4, 2)), [1, -1, 1, -1]), jax.random.key(0), steps=1
-        )
-
-
 def test_a_sampler_that_another_one_replaces_is_not_asked():
     data = jaxsvm.dataset(np.eye(3), [1.0, 1.0, 1.0], task="regression")
-    solver = jaxsvm.gradient(
-        jaxsvm.losses.squared, optax.sgd(0.1), sampler=jaxsvm.samplers.pairs(2)
-    )
-    assert jaxsvm.fit(
-        solver, data, jax.random.key(0), steps=2, sampler=jaxsvm.samplers.uniform(1)
-    ).finite
+    feed, own = jaxsvm.samplers.uniform(1), jaxsvm.samplers.pairs(2)
+    solver = jaxsvm.gradient(losses.squared, optax.sgd(0.1), sampler=own)
+    assert jaxsvm.fit(solver, data, KEY, steps=2, sampler=feed).finite
     with pytest.raises(ValueError, match="different grades"):
-        jaxsvm.fit(solver, data, jax.random.key(0), steps=2)
+        jaxsvm.fit(solver, data, KEY, steps=2)
 
 
 WRAPPED = {
@@ -332,7 +281,7 @@ def test_a_tolerance_that_no_field_takes_is_that_of_the_run():
     assert kept == solver.replace(lam=np.float32(0.1)) and solver.iterates_to == 0
     rows = problem()
     sampler = jaxsvm.samplers.epochs(5)
-    run = jaxsvm.fit(solver, rows, jax.random.key(0), sampler=sampler, every=1, tol=0.5)
+    run = jaxsvm.fit(solver, rows, KEY, sampler=sampler, every=1, tol=0.5)
     assert run.converged and run.state.step == 2
 
 
@@ -341,7 +290,7 @@ def test_a_restart_is_of_the_state_that_wrappers_keep():
     newton = jaxsvm.newton(0.1)
     data = jaxsvm.dataset([[1.0], [-1.0], [0.5]], [0, 1, 2], task="multiclass")
     binary = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-    restarts = lambda solver, data: hasattr(solver.init(jax.random.key(0), data), "restart")
+    restarts = lambda solver, data: hasattr(solver.init(KEY, data), "restart")
     assert restarts(newton, binary) and restarts(jaxsvm.on_features(jnp.tanh, newton), binary)
     assert restarts(jaxsvm.one_vs_rest(newton, classes=3), data)
     assert not restarts(jaxsvm.averaged(newton), binary)
@@ -349,41 +298,23 @@ def test_a_restart_is_of_the_state_that_wrappers_keep():
     assert not restarts(jaxsvm.pegasos(0.1), binary)
 
 
-@jaxsvm.node
-class refusing(GradientSolver):
-    """Pegasos of no rows."""
-
-    lam: float
-    loss: jaxsvm.Loss = losses.hinge
-
-    def chain(self, stats):
-        return optax.sgd(self.lam)
-
-    def validate(self, data):
-        raise ValueError("refused by the inner one")
-
-
-def test_a_solver_that_stops_by_itself_does_so_inside_its_wrappers():
-    data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-    exact = jaxsvm.decomposition(1.0, kernels.linear(), tol=0.125)
-    assert (
-        jaxsvm.on_features(jnp.tanh, exact).iterates_to
-        == jaxsvm.one_vs_rest(exact, classes=2).iterates_to
-        == 0.125
-    )
-    with pytest.raises(ValueError, match="refused by the inner one"):
-        jaxsvm.fit(jaxsvm.averaged(refusing(0.1)), data, jax.random.key(0), steps=1)
+STARTS = [-1, 2**31, 10**400, np.array([0.1]), jnp.array([1, 2]), 0.5, True]
+NO_START = "^start (must be a whole number|has shape|is too large)"
+NONE = jaxsvm.dataset(np.zeros((4, 2)), [1, -1, 1, -1])
+REFUSED = [
+    *((lambda k=k: jaxsvm.average_iterates(start=k), NO_START) for k in STARTS),
+    *(
+        (lambda k=k: averaged(jaxsvm.pegasos(0.1), start=k).needs_all_rows, NO_START)
+        for k in STARTS
+    ),
+    (lambda: averaging.average_iterates().update(0.0, None), "needs the parameters"),
+    (lambda: averaged(jaxsvm.kernel_pegasos(0.1, kernels.rbf(1.0))).init(KEY, NONE), "Linear"),
+    # an inner solver that is no field is shown the rows
+    (lambda: jaxsvm.fit(by_nu(0.3), NONE, KEY, steps=1), "must not be negative nor 0 for all rows"),
+]
 
 
-@pytest.mark.parametrize(
-    "start", [-1, 2**31, 10**400, np.array([0.1]), jnp.array([1, 2]), 0.5, True]
-)
-def test_the_start_of_an_average_is_a_whole_number(start):
-    with pytest.raises(
-        (ValueError, TypeError), match="^start (must be a whole number|has shape|is too large)"
-    ):
-        jaxsvm.average_iterates(start=start)
-    with pytest.raises(
-        (ValueError, TypeError), match="^start (must be a whole number|has shape|is too large)"
-    ):
-        _ = jaxsvm.averaged(jaxsvm.pegasos(0.1), start=start).needs_all_rows
+@pytest.mark.parametrize(("call", "words"), REFUSED)
+def test_averages_and_wrappers_that_are_refused(call, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        call()
