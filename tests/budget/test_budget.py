@@ -377,7 +377,7 @@ def test_values_with_known_norms_are_those_of_a_call(kernel, x64):
 
 
 LINE, LAPLACIAN, VALUES = kernels.linear(), kernels.laplacian(2.0), kernels.precomputed()
-merging = lambda *of, **options: lambda: make(budget.merge(*of), **options)
+merging = lambda of={}, **options: lambda: make(budget.merge(**of), **options)
 removing = lambda **options: lambda: make(budget.remove(), **options)
 NONE = "maintain (must be a maintenance such as|is the factory merge itself)"
 REFUSED = [
@@ -394,8 +394,8 @@ REFUSED = [
     ),
     *((removing(kernel=k), "knows training rows only") for k in (VALUES, 2 * VALUES)),
     (removing(kernel=2.0), "expected a kernel or a function"),
-    *((merging(k), f"partners must be a .* of at least 1, or None, got {k}") for k in (0, True)),
-    (merging(None, "x"), "search"),
+    *((merging({"partners": k}), f"partners must be a .* or None, got {k}") for k in (0, True)),
+    (merging({"search": "x"}), "search"),
     (merging(lam=0.0), "lam"),
     *((lambda wrong=w: make(wrong), NONE) for w in (None, "merge", 1.0, budget.merge, object())),
 ]
