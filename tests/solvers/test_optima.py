@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from cases import OPTIMA, wide_rows
+from optima import OPTIMA, wide_rows
 from oracles import cost, formula
 
 import jaxsvm
