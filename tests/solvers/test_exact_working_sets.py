@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiling import as_users
+from exact_machines import KEY, Box, D, dataset, fit, gaussian, libsvm, solver
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax import lax
-from test_exact import KEY, Box, D, dataset, exact, fit, gaussian, libsvm, solver
+from test_exact import exact
 
 from jaxsvm import kernels, losses
 from jaxsvm._node import cast

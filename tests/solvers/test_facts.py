@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_oracles import (
+from by_hand import (
     LAM,
     PASSES,
     SIGMA,
@@ -12,7 +12,6 @@ from test_oracles import (
     C,
     D,
     N,
-    R,
     T,
     X,
     Y,
@@ -22,8 +21,8 @@ from test_oracles import (
     hinge_primal,
     optimum,
     run,
-    subgradient_by_hand,
 )
+from test_dual_oracles import R, subgradient_by_hand
 
 import jaxsvm
 from jaxsvm import kernels, losses

@@ -8,27 +8,26 @@ import scipy.optimize
 import scipy.sparse
 import scipy.spatial
 import scipy.stats
-from oracles import gaussian
-from test_online import (
+from online_by_hand import (
     BUDGET,
     ETA,
     KEY,
     LABELS,
     NEW,
-    OFTEN,
     RBF,
     D,
     N,
-    ProjectronPlus,
     X,
     alone,
     at,
     batches,
     by_hand,
     current,
-    numbers,
     run,
 )
+from oracles import gaussian
+from test_online import ProjectronPlus
+from test_online_points import OFTEN, numbers
 
 import jaxsvm
 from jaxsvm import kernels

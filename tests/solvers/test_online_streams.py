@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import sklearn.datasets
+from online_by_hand import BUDGET, KEY, METHODS, D, at, batches
 from oracles import gaussian
-from test_online import BUDGET, KEY, METHODS, D, at, batches, each, numbers
+from test_online import each
+from test_online_points import numbers
 
 import jaxsvm
 from jaxsvm import models, samplers
