@@ -86,9 +86,11 @@ def rows_in(batch: Batch) -> Array:
     return jnp.maximum(jnp.sum((batch.weight > 0).astype(batch.weight.dtype)), 1)
 
 
-def info_of(loss: Loss, score: Array, batch: Batch, residual: Array, columns: int) -> Info:
-    """The information of a step of linear weights on rows of these scores."""
-    value = jnp.sum(batch.weight * loss.value(score, batch.y)) / rows_in(batch)
+def info_of(
+    loss: Loss, score: Array, batch: Batch, size: Array, residual: Array, columns: int
+) -> Info:
+    """The information of a step of linear weights on `size` rows of these scores."""
+    value = jnp.sum(batch.weight * loss.value(score, batch.y)) / size
     support, evals = jnp.full((), columns, jnp.int32), count(batch.weight > 0)
     return Info(value, residual, jnp.zeros_like(score), batch.index, support, evals)
 
@@ -154,8 +156,8 @@ class GradientSolver(LossSolver):
         w, b = state.params
         chex.assert_shape(batch.x, (*batch.y.shape, *w.shape))
         score = dot(batch.x, w) if b is None else dot(batch.x, w) + b
-        slope = self.loss.slope(score, batch.y)
-        rate = batch.weight * slope / rows_in(batch)
+        slope, size = self.loss.slope(score, batch.y), rows_in(batch)
+        rate = batch.weight * slope / size
         grads = Weights(dot(rate, batch.x), None if b is None else jnp.sum(rate))
         with calling_a_chain():
             chain = optax.with_extra_args_support(self.chain(state.numbers))
@@ -168,7 +170,7 @@ class GradientSolver(LossSolver):
                 updates, opt = step()  # as one with arguments of its own may take no others
             params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
         residual = self.residual(grads, state.params, slope, batch)
-        info = info_of(self.loss, score, batch, residual, w.shape[0])
+        info = info_of(self.loss, score, batch, size, residual, w.shape[0])
         return GradientState(params, opt, state.numbers), info
 
     def model(self, state: State, data: Batch | None = None) -> Linear:

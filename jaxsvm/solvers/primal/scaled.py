@@ -109,8 +109,8 @@ class ScaledSteps(NamedTuple):
         size = size * jnp.where(one == other, 1 + (one - other) / other, one / other)
         product, now, lam = scores(x, table)[:, 0], before + 1, jnp.asarray(solver.lam, dtype)
         score = _scale(size, before) * product + (0 if b is None else b)
-        slope = solver.loss.slope(score, batch.y)
-        rate = batch.weight * slope / rows_in(batch)
+        slope, rows = solver.loss.slope(score, batch.y), rows_in(batch)
+        rate = batch.weight * slope / rows
         coef = -rate / (lam * size)
         parts = [coef]
         if mean is not None:
@@ -136,8 +136,8 @@ class ScaledSteps(NamedTuple):
         if solver.advance_on_violation:  # where t stays, the size shrinks in its place
             steps = jnp.any(rate != 0).astype(jnp.int32)
             size = jnp.where((steps > 0) | (number == 0), size, before / now * size)
-        residual = jnp.sum(batch.weight * jnp.abs(slope)) / rows_in(batch)
-        info = info_of(solver.loss, score, batch, residual, table.shape[0])
+        residual = jnp.sum(batch.weight * jnp.abs(slope)) / rows
+        info = info_of(solver.loss, score, batch, rows, residual, table.shape[0])
         number = number + steps
         now = self._steps(number, dtype)
         new = ScaledState(table, size, square, rounding, number, now, b, mean)
