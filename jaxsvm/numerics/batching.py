@@ -73,6 +73,7 @@ def map_in_groups(solve: Callable, many: Callable, most: Callable) -> Callable:
         most: (shared, own) -> the number of elements that `many` may take, by shapes alone, which
             may or may not have a leading axis; 0: elements are solved in turns.
     """
+    solve = jax.jit(solve)  # traced once, outside of programs too
     single, at_once = custom_vmap(solve), sequential_vmap(many)  # also under an outer `vmap`
 
     @single.def_vmap

@@ -190,7 +190,7 @@ def _make_solver(constant: bool) -> Callable:
         return Solved(end.coef, end.w, end.b, score, losses, terms, gain, end.visits + 3)
 
     # under `vmap` in turns: passes over lists of several lengths would wait for the longest
-    return jax.custom_batching.sequential_vmap(solve)
+    return jax.custom_batching.sequential_vmap(jax.jit(solve))
 
 
 def _repeated(index: Array) -> Array:
