@@ -142,7 +142,8 @@ def on_features(f):
 
 
 def on_kernel(f):
-    return count(2, jaxsvm.decomposition(1.0, kernels.custom(lambda x, z: f(x @ z.T))))
+    solver = jaxsvm.decomposition(1.0, kernels.custom(lambda x, z: f(x @ z.T)))
+    return count(2, solver, every=None)
 
 
 PEGASOS = jaxsvm.pegasos(0.1)
