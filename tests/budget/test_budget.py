@@ -42,7 +42,7 @@ from jaxsvm.numerics import multiply_high
 from jaxsvm.spaces import budgeted
 from jaxsvm.types import take
 
-property_test = settings(max_examples=15, deadline=None, derandomize=True, database=None)
+property_test = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 close, equal = np.testing.assert_allclose, np.testing.assert_array_equal
 MERGE = "merge, look-up"
 FEW, KINDS = (MERGE, "remove", "project"), ("twice", "batches")
