@@ -84,8 +84,9 @@ WRAPS = {  # the wrapper, its model, the places of its problems, and the rows of
 @pytest.mark.parametrize("name", WRAPS)
 def test_problems_share_their_rows_and_certify_themselves(name):
     wrap, kind, places, problem = WRAPS[name]
-    options = {"steps": 100 * N, "every": 10 * N, "tol": 1e-4}
-    run = jaxsvm.fit(wrap(jaxsvm.sdca(1.0, RBF), classes=K), DATA, KEY, **options)
+    options = {"steps": 400 * N, "every": 10 * N, "tol": 1e-4}
+    inner = jaxsvm.sdca(1.0, RBF, bias="feature")
+    run = jaxsvm.fit(wrap(inner, classes=K), DATA, KEY, **options)
     inner, model = run.model.inner, run.model
     assert run.converged and isinstance(model, kind) and isinstance(inner, Expansion)
     assert inner.x.shape == DATA.x.shape and inner.index.shape == (N,)
