@@ -128,3 +128,9 @@ def registry():
     yield REGISTRY
     REGISTRY.clear()
     REGISTRY.update(before)
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file where nothing is yet."""
+    return tmp_path / "a.model"
