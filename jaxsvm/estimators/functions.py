@@ -52,7 +52,7 @@ def kernel_matrix(fn: Any, rows: Any, other: Any) -> np.ndarray:
 
 
 def _rbf(kernel: kernels.rbf, x: np.ndarray, z: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Values exp(-rate |x - z|^2), whose powers are one product of matrices, but of one row."""
+    """Values exp(-rate |x - z|^2): of one row by its distances, of more by one product."""
     if len(x) == 1:
         gap = z - x
         return np.exp(-kernel.rate * np.einsum("nd,nd->n", gap, gap)[None].astype(dtype))
