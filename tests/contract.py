@@ -57,9 +57,8 @@ def over(cases):
 
 
 each, each_factory = over(CASES), over(FACTORIES)
-each_numbered, each_numbered_factory = (
-    over(NUMBERED),
-    over([case for case in FACTORIES if case.number is not None]),
+each_numbered_factory, each_numbered_engine = (
+    over([case for case in cases if case.number is not None]) for cases in (FACTORIES, ENGINES)
 )
 each_minimising = over([case for case in CASES if case.objective])
 
@@ -112,12 +111,6 @@ STEPS = jnp.array([[5, 0, 17], [2, 2, 9], [0, 23, 1], [8, 5, 12]], jnp.int32)
 def batch_of(solver, data, index):
     """What `update` is given for the rows `index`."""
     return data._replace(index=index) if solver.needs_all_rows else jaxsvm.take(data, index)
-
-
-def types(tree):
-    return jax.tree.structure(tree), [
-        (a.shape, a.dtype, a.weak_type) for a in jax.tree.leaves(tree)
-    ]
 
 
 # 11: derivatives

@@ -1,4 +1,4 @@
-"""The promises of `jaxsvm.testing`, traces, programs, sweeps and resumed runs, for every solver."""
+"""The promises of `jaxsvm.testing`, programs, donated and resumed runs, for every solver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from contract import (
     FACTORIES,
     KEY,
     NEW_ROWS,
-    QUICK,
     STEPS,
     assert_close,
     assert_same_bits,
@@ -33,11 +32,9 @@ from contract import (
     mark,
     over,
     run,
-    types,
 )
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from jax import lax
 
 import jaxsvm
 from jaxsvm import models, samplers
@@ -48,20 +45,27 @@ from jaxsvm.testing import check_solver
 # Of runs that have not converged: which of equal gains a step takes depends on the program, and on
 # the numbers of the rows.
 NOT_YET = {"nu_svc": ["vmap"], "lasvm": ["numbering"]}
-MORE = (*NOT_YET, "nu_svr", "one_class", "smo", "interior_point", "cpsp")
+# what options do not touch, of the other cases of a factory
+ONCE = "pure model finite scan resume jit save weights numbering vmap gradient".split()
 
 
-@over([*ENGINES, *(case for case in FACTORIES if case.text.split("(")[0] in MORE)])
-def test_check_solver_accepts_one_of_every_engine(case):
+@each
+def test_every_solver_keeps_the_promises(case):
     number = case.number
     scaled = {} if number is None else {"factory": case.at, "numbers": (number, 0.75 * number)}
     skip = [] if case.derivatives else ["gradient"]
     skip += NOT_YET.get(case.text.split("(")[0], [])
-    check_solver(case.at(), data_for(case), skip=skip, **scaled)
+    check_solver(case.at(), data_for(case), skip=skip if case in FACTORIES else ONCE, **scaled)
 
 
-@pytest.mark.parametrize("start", ["init", "jit of init", "fit"])
-@over(FACTORIES)
+@pytest.mark.parametrize(
+    ("case", "start"),
+    [
+        pytest.param(case, start, marks=mark(case), id=f"{case.text}-{start}")
+        for start, cases in (("init", FACTORIES), ("jit of init", ENGINES), ("fit", ENGINES))
+        for case in cases
+    ],
+)
 def test_states_can_be_donated(case, start):
     """No two leaves of a state share a buffer, and none is the caller's."""
     solver, data = case.at(), data_for(case)
@@ -79,14 +83,6 @@ def test_states_can_be_donated(case, start):
         assert not leaf.is_deleted()
 
 
-def scanned(solver, data, state, index):
-    """The run as the docstring of `Solver` writes it."""
-    if solver.needs_all_rows:
-        return lax.scan(lambda s, i: solver.update(s, data._replace(index=i)), state, index)
-    batches = jax.vmap(lambda i: jaxsvm.take(data, i))(index)
-    return lax.scan(solver.update, state, batches)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     "case", [case for case in FACTORIES if "budget=" in case.text], ids=lambda case: case.text
@@ -97,53 +93,20 @@ def test_the_debugger_of_jax_finds_no_nan(case):
         assert run(case, 60).finite
 
 
-@each
-@pytest.mark.parametrize("b", [1, 3])
-def test_update_keeps_the_types_of_the_state(case, b):
+@over(ENGINES)
+def test_steps_with_nothing_compiled_are_those_of_programs(case):
+    """Compiled sums are added in another order: a few roundings of float32."""
     solver, data = case.at(), data_for(case)
-    state = jax.eval_shape(solver.init, KEY, data)
-    after, info = jax.eval_shape(solver.update, state, batch_of(solver, data, STEPS[0, :b]))
-    assert types(after) == types(state)
-    assert not any(leaf.weak_type for leaf in jax.tree.leaves((state, info)))
-
-    number, whole = (data.x.dtype, ()), (jnp.dtype("int32"), ())
-    assert (
-        (info.loss.dtype, info.loss.shape) == (info.residual.dtype, info.residual.shape) == number
-    )
-    assert (info.support.dtype, info.support.shape) == whole
-    assert (info.evals.dtype.name, info.evals.shape) in {("int32", ()), ("float32", ())}
-    assert info.index.dtype == jnp.int32 and info.progress.dtype == data.x.dtype
-    assert info.index.shape == info.progress.shape and len(info.index.shape) == 1
-
-
-@each_factory
-def test_update_is_a_scan_body_traced_once_for_all_numbers(case):
-    data, traces = data_for(case), []
-
-    @functools.partial(jax.jit, compiler_options=QUICK)
-    def loop(solver, state, index):
-        traces.append(solver)
-        return scanned(solver, data, state, index)
-
-    solver = case.at()
-    state, infos = loop(solver, solver.init(KEY, data), STEPS[:2])
-    other = case.at(None if case.number is None else 2 * case.number)
-    loop(other, other.init(KEY, data), STEPS[2:])
-    assert len(traces) == 1
-    assert int(np.asarray(infos.evals)[0]) > 0 and 0 < int(infos.support[-1]) <= data.y.shape[0]
-
-    if case not in ENGINES:
-        return
-    # The same steps with nothing compiled. Compiled sums are added in another order: a few
-    # roundings of float32.
-    plain, losses_met = solver.init(KEY, data), []
+    compiled = plain = solver.init(KEY, data)
     for index in STEPS[:2]:
-        plain, info = solver.update(plain, batch_of(solver, data, index))
-        losses_met.append(info.loss)
+        batch = batch_of(solver, data, index)
+        compiled, _ = jaxsvm.step(solver, compiled, batch)
+        plain, info = solver.update(plain, batch)
         any_row = (info.index >= -1) & (info.index < data.y.shape[0])
         assert bool(jnp.all(any_row if case.exact or case.own else jnp.isin(info.index, index)))
-    assert_close(state, plain, 2e-5)
-    np.testing.assert_allclose(infos.loss, jnp.stack(losses_met), rtol=2e-5)
+        assert int(info.evals) > 0
+    assert 0 < int(info.support) <= data.y.shape[0]
+    assert_close(compiled, plain, 2e-5)
 
 
 # 4: compilation
@@ -182,33 +145,6 @@ def test_compilation_is_noticed():
     assert any(event.endswith("backend_compile_duration") for event in met)
 
 
-# 5: sweeps
-
-
-@each_numbered_factory
-def test_vmap_is_a_loop(case):
-    data, feed = data_for(case), case.feed()
-    several = case.number * jnp.array([0.5, 1.0, 2.0])
-
-    @functools.partial(jax.jit, compiler_options=QUICK)
-    @jax.vmap
-    def sweep(number):
-        fit = jaxsvm.fit(case.at(number), data, KEY, steps=12, every=EVERY, sampler=feed)
-        return fit.state.solver, fit.model(NEW_ROWS)
-
-    loop = [run(case, 12, float(number)) for number in several]
-    loop = [(fit.state.solver, fit.model(NEW_ROWS)) for fit in loop]
-    swept, loop = sweep(several), jax.tree.map(lambda *a: jnp.stack(a), *loop)
-    # the function is what an optimum determines: its coefficients only up to tol over the least
-    # eigenvalue
-    if case.exact:
-        assert jax.tree.map(jnp.shape, swept) == jax.tree.map(jnp.shape, loop)
-        swept, loop = swept[1], loop[1]
-    # Batched products are added in another order, so the bits differ; 12 steps carry a few
-    # roundings each.
-    assert_close(swept, loop, case.spread)
-
-
 # 6: resuming
 
 WHOLE = 230  # two pieces and 30 steps
@@ -229,8 +165,8 @@ def whole_run(case: Case, feed: str) -> jaxsvm.Fit:
     ("case", "feed"),
     [
         pytest.param(case, feed, marks=mark(case), id=f"{case.text}-{feed}")
-        for feed, cases in (("single", FACTORIES), ("batches", ENGINES))
-        for case in cases
+        for feed in ("single", "batches")
+        for case in ENGINES
     ],
 )
 def test_a_run_cut_anywhere_equals_the_whole_run(case, feed):
@@ -249,49 +185,34 @@ def test_a_run_cut_anywhere_equals_the_whole_run(case, feed):
     check()
 
 
-@each_factory
-def test_the_same_run_inside_jit(case):
-    """The same steps in another program: each of 230 adds a few roundings."""
-    inside = jax.jit(
-        lambda solver, data, key: jaxsvm.fit(
-            solver, data, key, steps=WHOLE, every=EVERY, sampler=case.feed()
-        )
-    )
-    found, whole = inside(case.at(), data_for(case), KEY), whole_run(case, "single")
-    assert jax.tree.structure(found) == jax.tree.structure(whole)
-    # the function is what an optimum determines: its coefficients only up to tol over the least
-    # eigenvalue
-    if case.exact:
-        found, whole = found.model(NEW_ROWS), whole.model(NEW_ROWS)
-    assert_close(found, whole, 5e-5)
-
-
-@each_factory
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
-def test_a_run_is_a_program_for_other_devices(case, platform):
+def assert_other_devices_run(fit, *of) -> None:
     """It is lowered without such a device at hand, and calls nothing on the host."""
+    text = fit.trace(*of).lower(lowering_platforms=("cuda", "tpu")).as_text()
+    assert "callback" not in text and "while" in text
+
+
+@each_factory
+def test_a_run_is_a_program_for_other_devices(case):
     fit = jax.jit(
         lambda solver, data, key: jaxsvm.fit(
             solver, data, key, steps=4, every=2, sampler=case.feed()
         )
     )
-    text = fit.trace(case.at(), data_for(case), KEY).lower(lowering_platforms=(platform,)).as_text()
-    assert "callback" not in text and "while" in text
+    assert_other_devices_run(fit, case.at(), data_for(case), KEY)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
 @pytest.mark.parametrize(
     "solver", [jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0), jaxsvm.newton(0.1)], ids=str
 )
-def test_a_run_on_sparse_rows_is_a_program_for_other_devices(solver, platform):
+def test_a_run_on_sparse_rows_is_a_program_for_other_devices(solver):
     x = scipy.sparse.random(64, 50, 0.1, random_state=0, format="csr", dtype=np.float32)
     data = jaxsvm.dataset(x, np.resize([1, -1], 64))
     fit = jax.jit(lambda data, key: jaxsvm.fit(solver, data, key, steps=4, every=2))
-    assert "callback" not in fit.trace(data, KEY).lower(lowering_platforms=(platform,)).as_text()
+    assert_other_devices_run(fit, data, KEY)
 
 
-@each_factory
+@over(ENGINES)
 def test_a_saved_run_goes_on_as_if_never_stopped(case, tmp_path):
     first = run(case, 70)
     models.save(tmp_path / "run", first.state)

@@ -1,4 +1,4 @@
-"""Padding, weights, optima, dtypes, derivatives and copies, for every solver."""
+"""Padding, weights, optima, derivatives and copies, for every solver."""
 
 from __future__ import annotations
 
@@ -28,11 +28,9 @@ from contract import (
     each,
     each_factory,
     each_minimising,
-    each_numbered,
-    each_numbered_factory,
+    each_numbered_engine,
     over,
     run,
-    types,
 )
 from sklearn.base import clone
 
@@ -43,7 +41,7 @@ from jaxsvm._node import cast
 # 7, 8: padding and weights
 
 
-@each
+@over(ENGINES)
 def test_padding_rows_change_nothing(case):
     solver, data = case.at(), data_for(case)
     state = run(case, 20).state.solver
@@ -185,28 +183,6 @@ def floats(tree) -> set:
     return {a.dtype.name for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)}
 
 
-@each
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_everything_keeps_the_dtype_of_the_rows(case, dtype, x64):
-    """A number of 64 bits does not widen rows of 32, nor a number of 32 bits narrow rows of 64."""
-    data = rows("plain", case.targets).batch(dtype)
-    number = (
-        None
-        if case.number is None
-        else jnp.asarray(case.number, "float64" if dtype == "float32" else "float32")
-    )
-    fit = jax.eval_shape(
-        lambda number, data: jaxsvm.fit(case.at(number), data, KEY, steps=3, every=3), number, data
-    )
-    assert floats(fit.state) | floats(fit.model) | floats(fit.info.loss) | floats(
-        fit.info.residual
-    ) == {dtype}
-    state, info = jax.eval_shape(
-        jaxsvm.step, case.at(number), fit.state.solver, batch_of(case.at(), data, STEPS[0])
-    )
-    assert types(state) == types(fit.state.solver) and floats(info) == {dtype}
-
-
 @over(ENGINES)
 def test_float64_is_float32_with_more_digits(case):
     single = run(case, 20)
@@ -222,7 +198,7 @@ def test_float64_is_float32_with_more_digits(case):
 # 10: bad numbers
 
 
-@each_numbered
+@each_numbered_engine
 def test_a_vector_of_numbers_is_refused(case):
     sentence = r"has shape \(2,\); sweep it with jax\.vmap"
     with pytest.raises(ValueError, match=sentence):
@@ -234,7 +210,7 @@ def test_a_vector_of_numbers_is_refused(case):
         jaxsvm.step(several, good.init(KEY, data), batch_of(good, data, STEPS[0]))
 
 
-@each_numbered_factory
+@each_numbered_engine
 def test_a_number_that_is_none_makes_a_model_of_nan(case):
     """Known it is refused; traced no program may answer."""
     several, data = jnp.array([jnp.nan, -1.0, case.number]), data_for(case)

@@ -75,18 +75,16 @@ JOBS = {
         ).model
     ),
 }
-FLAGS = {
-    "check_tracer_leaks": ("jax_check_tracer_leaks", True),
-    "debug_nans": ("jax_debug_nans", True),
-    "debug_key_reuse": ("jax_debug_key_reuse", True),
-    "threefry_partitionable": ("jax_threefry_partitionable", False),
-    "matmul_precision": ("jax_default_matmul_precision", "highest"),
-    "rbg": ("jax_default_prng_impl", "rbg"),
-    "debug_infs": ("jax_debug_infs", True),
+MODES = {
+    "debug": {
+        "jax_check_tracer_leaks": True,
+        "jax_debug_nans": True,
+        "jax_debug_infs": True,
+        "jax_debug_key_reuse": True,
+    },
+    "precision": {"jax_default_matmul_precision": "highest"},
+    "draws": {"jax_threefry_partitionable": False, "jax_default_prng_impl": "rbg"},
 }
-# what these find depends on whether a program was called before
-FROM_THE_START = ("debug_nans", "debug_infs")
-DRAWS_ANEW = ("threefry_partitionable", "rbg")  # other keys draw other rows
 
 
 @functools.cache
@@ -94,28 +92,27 @@ def plain(job):
     return JOBS[job](jax.random.key(0), "float32")
 
 
-@pytest.mark.long(but=8)
-@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.long(but=4)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("job", JOBS)
-def test_a_flag_changes_nothing(job, flag, request):
+def test_flags_change_nothing(job, mode):
     expected = plain(job)
     data()
-    name, value = FLAGS[flag]
-    key = jax.random.key(0)
-    before = getattr(jax.config, name)
-    if flag in FROM_THE_START:
+    before = {name: getattr(jax.config, name) for name in MODES[mode]}
+    if mode == "debug":  # what it finds depends on whether a program was called before
         jax.clear_caches()
-    jax.config.update(name, value)
+    for name, value in MODES[mode].items():
+        jax.config.update(name, value)
     try:
-        key = jax.random.key(0) if flag == "rbg" else key
-        for _ in range(3 if flag in FROM_THE_START else 1):  # JAX has other paths for later calls
-            found = JOBS[job](key, "float32")
+        for _ in range(3 if mode == "debug" else 1):  # JAX has other paths for later calls
+            found = JOBS[job](jax.random.key(0), "float32")
     finally:
-        jax.config.update(name, before)
+        for name, value in before.items():
+            jax.config.update(name, value)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert np.isfinite(np.asarray(one)).all()
-        if flag not in DRAWS_ANEW:
+        if mode != "draws":  # other keys draw other rows
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 

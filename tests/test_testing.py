@@ -34,17 +34,10 @@ class plain_sgd(GradientSolver):
 
 GOOD = {
     "plain_sgd": lambda: plain_sgd(1e-2),
-    "pegasos": lambda: jaxsvm.pegasos(0.1, bias="free"),
-    "averaged": lambda: jaxsvm.averaged(jaxsvm.pegasos(0.1)),
-    "asset": lambda: jaxsvm.asset(0.1, loss=losses.squared, average_from=5),
-    "augmented_lagrangian": lambda: jaxsvm.augmented_lagrangian(1.0, rounds=4),
-    "least_squares": lambda: jaxsvm.least_squares(0.1),
-    "kernel_pegasos": lambda: jaxsvm.kernel_pegasos(0.1, kernels.rbf(1.0)),
     "on_features": lambda: jaxsvm.on_features(
         features.nystrom(None, kernels.linear(), landmarks=np.eye(3, dtype="f")),
         jaxsvm.pegasos(0.1),
     ),
-    "one_vs_rest": lambda: jaxsvm.one_vs_rest(jaxsvm.pegasos(0.1), classes=3),
 }
 
 
