@@ -459,35 +459,6 @@ def calibrate_columns(
 _fit = in_float64(fit_curves)
 
 
-def crossfit(
-    columns: object, place: object, weight: object, group: np.ndarray, method: str, coupling: str
-) -> np.ndarray:
-    """Probabilities (n, k) of rows by curves that were fitted without the rows of their group.
-
-    Args:
-        columns: (n, m) of `Columns`, of models that were trained without the row.
-        place: (n,) numbers of the classes.
-        weight: (n,) weights, >= 0.
-        group: (n,) int32 numbers of few groups, from 0 on.
-        method: one of `METHODS`.
-        coupling: as of `Calibrated`.
-    """
-    how = (method, coupling), int(np.max(group)) + 1
-    return _crossfit(((columns, place, weight), group), (), how)
-
-
-@in_float64
-def _crossfit(rows: tuple, group: Array, how: tuple[str, str], groups: int) -> Array:
-    columns, place, weight = rows
-
-    def without(number):
-        curve = fit_curves(columns, place, jnp.where(group == number, 0, weight), *how)
-        return probabilities(curve, columns, how[1])
-
-    of_groups = jax.vmap(without)(jnp.arange(groups, dtype=group.dtype))
-    return of_groups[group, jnp.arange(len(group))]
-
-
 def places_of(data: Batch, names: tuple | None, k: int, traced: bool) -> tuple[Any, tuple]:
     """The numbers of the rows' classes among the names of the model, and these names.
 

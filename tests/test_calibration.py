@@ -369,23 +369,21 @@ def test_what_a_selection_cannot_calibrate():
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("k", [2, 3])
-def test_scores_of_probabilities_are_cross_fitted(k):
-    """A fold's probabilities come from sigmoids of the others: transcribed with SciPy."""
+def test_scores_of_probabilities_are_those_of_calibrated(k):
+    """Probabilities come from sigmoids of all values out of fold: transcribed with SciPy."""
     made, data = selection(k, score="log_loss")
     brier, area = (selection(k, score=score)[0].table.folds for score in ("brier", "auc"))
     place = np.where(np.asarray(data.y) > 0, np.asarray(data.y), 0).astype(int)
     weight = np.asarray(data.weight, float)
     for cell in range(2):
         values = made.scores[cell].astype(float).reshape(len(place), -1)
+        curves, live = [], weight > 0
+        for c in range(values.shape[1]):
+            is_class = place[live] == (c if k == 3 else 1)
+            curves.append(platt(values[live, c], is_class, weight[live]))
         for fold in range(3):
-            own = (made.fold == fold) & (weight > 0)
-            rest = (made.fold != fold) & (weight > 0)
-            columns = [
-                platt(values[rest, c], place[rest] == (c if k == 3 else 1), weight[rest])(
-                    values[own, c]
-                )
-                for c in range(values.shape[1])
-            ]
+            own = (made.fold == fold) & live
+            columns = [curve(values[own, c]) for c, curve in enumerate(curves)]
             p = np.stack(columns if k == 3 else [1 - columns[0], columns[0]], axis=1)
             p /= p.sum(axis=1, keepdims=True)
             share = weight[own]
@@ -417,7 +415,7 @@ def test_the_area_counts_ties_as_one_half():
 
 @pytest.mark.long
 def test_a_race_and_leave_one_out_by_log_loss():
-    """Folds are gathered into ten groups; a race compares losses of rows."""
+    """A fold of one row has a loss; a race compares losses of rows."""
     made, _ = selection(2, score="log_loss", folds="loo")
     assert np.isfinite(made.table.folds).all() and 0 < made.table.mean.min() < 0.7
     grid, _ = selection(2, score="log_loss", folds=5)

@@ -6,8 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import jaxsvm
 from jaxsvm import kernels, losses, models
@@ -100,15 +98,14 @@ def test_the_rank_is_exact_where_it_is_whole(n):
 def test_equal_scores_and_sets_without_a_class(alpha):
     values, new = (np.round(RNG.normal(size=(60, 3))).astype(np.float32) for _ in range(2))
     place = RNG.integers(0, 3, 60)
-    made = from_values(
-        (None,), [values], [place], [np.ones(60)], alpha, models.Classes(("a", "b", "c"))
-    )
+    classes = models.Classes(("a", "b", "c"))
+    made = from_values(lambda rows: rows, values, place, np.ones(60), alpha, classes)
     scores = [class_score(f, c) for f, c in zip(values, place, strict=True)]
     wanted = [
         [sum(s < class_score(f, c) for s in scores) < (1 - alpha) * 61 - 1e-9 for c in range(3)]
         for f in new
     ]
-    np.testing.assert_array_equal(made.of_values(new[None]), wanted)
+    np.testing.assert_array_equal(made(new), wanted)
 
 
 def test_too_few_rows_leave_everything_open():
@@ -119,38 +116,8 @@ def test_too_few_rows_leave_everything_open():
     assert jaxsvm.conformal(MODELS[3], data, 0.05).predict(NEW).all()
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.data())
-def test_several_models_are_those_of_the_definition(draw):
-    """CV+: each score beside that of the model without its row; intervals by sorted ends."""
-    sizes = draw.draw(st.sampled_from([[1, 6, 6], [3, 3, 3]]))  # few programs
-    whole = lambda n, k: np.array(
-        draw.draw(st.lists(st.integers(-8, 8), min_size=n * k, max_size=n * k)), np.float32
-    ).reshape(n, k)
-    alpha = draw.draw(st.sampled_from([0.1, 0.26, 0.5, 0.8]))
-    values, targets = [whole(n, 1)[:, 0] for n in sizes], [whole(n, 1)[:, 0] for n in sizes]
-    ones = [np.ones(n, np.float32) for n in sizes]
-    made = from_values((None,) * 3, values, targets, ones, alpha, models.Classes())
-    new = whole(3, 4)
-    ends, n = made.of_values(new), sum(sizes)
-    low = [f - abs(t - v) for f, v, t in each_row(new, values, targets)]
-    high = [f + abs(t - v) for f, v, t in each_row(new, values, targets)]
-    rank = math.ceil((1 - alpha) * (n + 1) - 1e-9)
-    if rank > n:
-        assert np.isinf(ends).all()
-    else:
-        np.testing.assert_allclose(ends[:, 1], np.sort(high, axis=0)[rank - 1], atol=1e-4)
-        np.testing.assert_allclose(ends[:, 0], np.sort(low, axis=0)[n - rank], atol=1e-4)
-
-
-def each_row(new, values, targets):
-    for f, of_fold, target in zip(new, values, targets, strict=True):
-        for v, t in zip(of_fold, target, strict=True):
-            yield f, v, t
-
-
 @pytest.mark.parametrize("k", [2, 3])
-def test_a_selection_compares_each_score_with_the_model_without_the_row(k):
+def test_a_selection_compares_its_values_with_those_out_of_fold(k):
     names = NAMES if k == 3 else np.where(NAMES == "high", "high", "low")
     weight = RNG.integers(0, 3, 90) * 1.0
     data = jaxsvm.dataset(X, names, weight, task="multiclass" if k == 3 else None)
@@ -159,57 +126,36 @@ def test_a_selection_compares_each_score_with_the_model_without_the_row(k):
         solver = jaxsvm.decomposition(C, kernels.rbf(gamma=0.3))
         return jaxsvm.one_vs_rest(solver, classes=3) if k == 3 else solver
 
-    options = {"C": np.array([0.1, 1.0]), "folds": 4, "tol": 1e-5, "progress": False}
-    found = jaxsvm.select(maker, data, KEY, fold_models=True, **options)
-    assert len(found.fold_models) == 4
+    options = {"C": np.array([0.1, 1.0]), "folds": 4, "progress": False}
+    found = jaxsvm.select(maker, data, KEY, **options)
     made, used = found.conformal(0.15), weight > 0
     place = np.searchsorted(made.classes, names)
     own = rows_of(found.scores[found.table.place])
-    n, total = used.sum(), weight.sum()
-    new = [rows_of(model(NEW)) for model in found.fold_models]
-    for j, row in enumerate(made.predict(NEW)):
+    scores = [class_score(own[i], place[i]) for i in np.flatnonzero(used)]
+    goal = 0.85 * weight.sum() * (1 + 1 / used.sum())
+    for f, row in zip(rows_of(found.model(NEW)), made.predict(NEW), strict=True):
         for c in range(k):
-            below = sum(
-                weight[i]
-                for i in np.flatnonzero(used)
-                if class_score(own[i], place[i]) < class_score(new[found.fold[i]][j], c) - 1e-6
-            )
-            assert row[c] == (below < 0.85 * total * (1 + 1 / n))
-    # The models of the folds do not know their rows.
-    for fold, model in enumerate(found.fold_models):
-        rows = (found.fold == fold) & used
-        np.testing.assert_allclose(rows_of(model(X[rows])), own[rows], atol=2e-3)
-    one = jaxsvm.select(maker, data, KEY, **options)
-    assert one.fold_models is None and len(one.conformal(0.15).models) == 1
+            at = class_score(f, c)
+            assert row[c] == (weight_below(scores, weight[used], at - 1e-6) < goal)
 
 
-@pytest.mark.long
-def test_intervals_of_a_selection_are_those_of_the_jackknife_plus():
+def test_intervals_of_a_selection_are_order_statistics_of_values_out_of_fold():
     data = jaxsvm.dataset(X, REAL, task="regression")
     maker = lambda C: jaxsvm.linear_svm(C, loss=losses.squared)
     options = {"C": np.array([0.1, 1.0]), "folds": 4, "progress": False}
-    found = jaxsvm.select(maker, data, KEY, fold_models=True, **options)
+    found = jaxsvm.select(maker, data, KEY, **options)
     residual = np.abs(REAL - found.scores[found.table.place])
-    values = np.stack([np.asarray(model(NEW)) for model in found.fold_models])[found.fold]
-    rank = math.ceil(0.8 * 91)
-    high = np.sort(values + residual[:, None], axis=0)[rank - 1]
-    low = np.sort(values - residual[:, None], axis=0)[90 - rank]
-    np.testing.assert_allclose(
-        found.conformal(0.2).predict(NEW), np.stack([low, high], axis=1), atol=1e-4
-    )
-    plain = jaxsvm.select(maker, data, KEY, **options).conformal(0.2)
-    distance = np.sort(residual)[rank - 1]
-    np.testing.assert_allclose(
-        plain.predict(NEW)[:, 1], np.asarray(found.model(NEW)) + distance, atol=1e-4
-    )
+    distance, values = np.sort(residual)[math.ceil(0.8 * 91) - 1], np.asarray(found.model(NEW))
+    wanted = np.stack([values - distance, values + distance], axis=1)
+    np.testing.assert_allclose(found.conformal(0.2).predict(NEW), wanted, atol=1e-4)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("alpha", [0.1, 0.3])
 def test_coverage(alpha):
-    """Over 300 draws of 60 rows within three standard errors of the exact rate, and by CV+ too."""
-    rng, rates = np.random.default_rng(0), {"split": [], "cv+": []}
-    for draw in range(300):
+    """Over 300 draws of 60 rows within three standard errors of the exact rate."""
+    rng, rates = np.random.default_rng(0), []
+    for _ in range(300):
         x = rng.normal(size=(160, 2)).astype(np.float32)
         y = np.where(x[:, 0] + rng.normal(size=160) > 0, "b", "a")
         train = jaxsvm.dataset(x[:60], y[:60])
@@ -217,17 +163,9 @@ def test_coverage(alpha):
         held = jaxsvm.dataset(x[60:120], y[60:120])
         own = np.searchsorted(["a", "b"], y[120:])
         sets = jaxsvm.conformal(model, held, alpha).predict(x[120:])
-        rates["split"].append(sets[np.arange(40), own].mean())
-        if draw < 60:
-            found = jaxsvm.select(
-                jaxsvm.linear_svm, train, KEY, C=np.ones(1), fold_models=True, progress=False
-            )
-            sets = found.conformal(alpha).predict(x[120:])
-            rates["cv+"].append(sets[np.arange(40), own].mean())
+        rates.append(sets[np.arange(40), own].mean())
     exact = math.ceil((1 - alpha) * 61 - 1e-9) / 61
-    error = np.std(rates["split"]) / 300**0.5
-    assert abs(np.mean(rates["split"]) - exact) < 3 * error
-    assert np.mean(rates["cv+"]) > 1 - alpha - 3 * np.std(rates["cv+"]) / 60**0.5
+    assert abs(np.mean(rates) - exact) < 3 * np.std(rates) / 300**0.5
 
 
 def test_several_levels_at_once():
@@ -272,7 +210,3 @@ def test_bad_input_gets_a_sentence():
     infinite = models.Linear(jnp.full(3, jnp.nan), jnp.zeros(()))
     with pytest.raises(ValueError, match="decision values of 90 of 90 rows are not finite"):
         jaxsvm.conformal(infinite, jaxsvm.dataset(X, REAL, task="regression"))
-    with pytest.raises(TypeError, match="fold_models must be True or False, got 1"):
-        jaxsvm.select(
-            jaxsvm.linear_svm, jaxsvm.dataset(X, NAMES == "low"), KEY, C=np.ones(1), fold_models=1
-        )

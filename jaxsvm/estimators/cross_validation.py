@@ -59,7 +59,7 @@ class GridCV(BaseSearchCV):
             or `GroupKFold`; an iterable of such (train, test); None: 5.
         scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
             stands for rows out of fold; greater is better. It may read predictions, and of classes
-            decision values, and probabilities by sigmoids that were fitted to the other folds.
+            decision values, and probabilities by sigmoids of the decision values out of fold.
             None: the accuracy, or R^2.
         refit: whether the machine is trained on all rows with the numbers chosen.
         rule: "best", or "one_se", the strongest regularisation within one standard error of it.

@@ -16,7 +16,7 @@ from jax import lax
 from .._node import cast, same_number
 from ..numerics import accum_dtype, depends_on
 from ..objectives.evaluate import decision_values
-from ..types import Array, Batch, Model, Solver, SparseRows, row_weights, said, take
+from ..types import Array, Batch, Solver, SparseRows, row_weights, said, take
 from ..wrappers.paths import SKIPPED, WARM, fit_paths, machine_of, most_rows
 from .fitting import MANY_ROWS, MEMORY, fit, has_no_map, with_features
 from .grid_runs import Grid, held_rows
@@ -56,12 +56,6 @@ class Stack:
     def first(self) -> Any:
         """The first solver."""
         return self.solver([leaf[0] for leaf in self.own])
-
-
-def refit(grid: Grid, cell: tuple[int, ...]) -> Model:
-    """The model of a cell trained on all rows."""
-    key = jax.random.clone(grid.key)  # all fits have the same
-    return fit(grid.solver(cell), grid.data, key, steps=grid.steps, tol=grid.tol).model
 
 
 def run_fits(grid: Grid) -> None:

@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..calibration import columns_of, crossfit
+from ..calibration import calibrate_columns, columns_of
 from ..checks import calling
 from .grid_runs import Grid
-
-MOST_GROUPS = 10  # of folds, of which each has probabilities by curves fitted to the others
 
 
 class Outcome(NamedTuple):
@@ -33,16 +31,17 @@ class Outcome(NamedTuple):
         return cls(values, y, weight, number)
 
     def probabilities(self, share: np.ndarray) -> np.ndarray:
-        """Those of the classes, (m, k), by sigmoids that were fitted to the other folds.
+        """Those of the classes, (m, k), by sigmoids of these values, as of `Selection.calibrated`.
 
-        Folds are gathered into ten groups. They are nan for a single fold, and where a value is not
-        finite. `share` (m,) are the weights of the rows.
+        They are nan where a value is not finite. `share` (m,) are the weights of the rows.
         """
-        group, columns = (self.fold % MOST_GROUPS).astype(np.int32), columns_of(self.values, "rest")
-        if group.max() == 0 or not np.isfinite(columns).all():
-            return np.full((len(columns), max(columns.shape[1], 2)), np.nan)
+        columns = columns_of(self.values, "rest")
+        names = tuple(range(max(columns.shape[1], 2)))
+        if not np.isfinite(columns).all():
+            return np.full((len(columns), len(names)), np.nan)
         place = class_numbers(self.values, self.y)
-        return crossfit(columns, place, share, group, "sigmoid", "rest")
+        how = "sigmoid", "rest", names
+        return calibrate_columns(None, columns, place, share, *how).of_columns(columns)
 
 
 class ProbabilityScore(NamedTuple):

@@ -18,7 +18,7 @@ from .checks import check_solver, check_targets, named_parameters
 
 
 def check_arguments(
-    maker: object, data: object, key: object, score: object, **flags: object
+    maker: object, data: object, key: object, score: object, progress: object
 ) -> None:
     """Raise for arguments of `select` that are not what it takes."""
     is_type = isinstance(maker, type) and not issubclass(maker, Solver)
@@ -31,9 +31,8 @@ def check_arguments(
     check_key("key", key)
     if not callable(score):
         check_choice("score", score, ("error", "risk", "log_loss", "brier", "auc"))
-    for name, flag in flags.items():
-        if not isinstance(flag, bool):
-            raise TypeError(f"{name} must be True or False, got {shown(flag)}")
+    if not isinstance(progress, bool):
+        raise TypeError(f"progress must be True or False, got {shown(progress)}")
 
 
 def axis_of(name: str, numbers: object) -> np.ndarray:
@@ -72,22 +71,13 @@ def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> S
     return first
 
 
-def check_score(score: object, solver: Solver, folds: int) -> None:
-    """Raise for a score of single rows beside a loss that couples rows, such as that of ranking.
-
-    And for one of probabilities where there is one fold; those of estimators say so when asked.
-    """
+def check_score(score: object, solver: Solver) -> None:
+    """Raise for a score of single rows beside a loss that couples rows, such as that of ranking."""
     ranks = any(isinstance(part, JointLoss) for part in nodes_in(solver))
     if not callable(score) and ranks:
         raise ValueError(
             f"score={score!r} is of single rows, and the loss of this solver ranks them: take as "
             "score a function (values, targets, weights) -> a number, least for the best order"
-        )
-
-    if folds == 1 and score in ("log_loss", "brier"):
-        raise ValueError(
-            "the probabilities of a fold are fitted to the others, and there is one fold: take two "
-            "or more, or another score"
         )
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..checks import check_choice, check_limit, check_positive, integer
@@ -16,7 +17,8 @@ from ..numerics import is_traced
 from ..types import Array, Batch
 from ..wrappers.paths import certificate_of
 from .checks import whole_number
-from .fits import refit, run_fits
+from .fits import run_fits
+from .fitting import fit
 from .grid_runs import Grid
 from .race import run_race
 from .scoring import Scorer
@@ -44,7 +46,6 @@ def select(
     seconds: float | None = None,
     save: str | bytes | os.PathLike | None = None,
     progress: bool = True,
-    fold_models: bool = False,
     **axes: object,
 ) -> Selection:
     """Choose numbers of a solver by cross-validation, and train it with the best.
@@ -72,11 +73,12 @@ def select(
         groups: (n,) a name or number of the group of each row; rows of one group are in one fold.
             None: the queries of the data, if it has them.
         score: "error", the weighted share of misclassified rows, or the mean squared error of real
-            targets; "risk", the mean hinge loss, or absolute error; "log_loss" or "brier", of
-            probabilities by sigmoids that were fitted to the other folds, each class against the
-            rest; "auc", one minus the area under the ROC curve, of more than two classes the mean
-            over them; or a function of decision values (m,) or (m, classes), targets (m,) and
-            weights (m,) of a fold, NumPy arrays, -> a number. The least is best.
+            targets; "risk", the mean hinge loss, or absolute error; "log_loss" or "brier", of the
+            probabilities of `Selection.calibrated`, by sigmoids of the decision values out of fold,
+            each class against the rest; "auc", one minus the area under the ROC curve, of more
+            than two classes the mean over them; or a function of decision values (m,) or
+            (m, classes), targets (m,) and weights (m,) of a fold, NumPy arrays, -> a number. The
+            least is best.
         rule: of the model: "best", the least mean score, or "one_se", the strongest regularisation
             within one standard error of it. Among equal scores both take the strongest
             regularisation.
@@ -97,8 +99,6 @@ def select(
             from it, with the same result. It belongs to the rows, the folds and the axes, and to
             the solver of the first cell.
         progress: a bar on the standard error stream.
-        fold_models: whether the result holds the models of the choice that were trained without
-            each fold, by another fit each, for `Selection.conformal`.
         **axes: name -> (k,) numbers, one or more axes.
 
     Returns:
@@ -131,7 +131,7 @@ def select(
         section 7.10 (one standard error); C.-W. Hsu, C.-C. Chang, C.-J. Lin, A practical guide to
         support vector classification, 2003.
     """
-    check_arguments(maker, data, key, score, progress=progress, fold_models=fold_models)
+    check_arguments(maker, data, key, score, progress)
     check_choice("rule", rule, ("best", "one_se"))
     check_choice("search", search, ("grid", "race"))
     check_limit("seconds", seconds)
@@ -148,7 +148,7 @@ def select(
     targets = first.targets
     fold = folds_of(key, data, targets, folds, groups)
     count, shape = int(fold.max()) + 1, tuple(map(len, numbers.values()))
-    check_score(score, first, count)
+    check_score(score, first)
     scorer, call = Scorer(score, targets), (numbers, data, first, fold, key, tol, steps, search)
     results = Results(shape, count, len(fold), save, *call)
     start = time.monotonic()
@@ -174,17 +174,16 @@ def select(
             "from which the next call goes on"
         )
     place = table.one_se_place if rule == "one_se" else table.place
-    model = refit(grid, place)
-    parts = [grid._replace(data=grid.without(k)) for k in range(count)] if fold_models else []
-    of_folds = tuple(refit(part, place) for part in parts) or None
+    solver, key = grid.solver(place), jax.random.clone(key)  # all fits have the same
+    model = fit(solver, data, key, steps=steps, tol=tol).model
     made = f"{total} fits" if n_fits == total else f"{n_fits} of {total} fits made"
     is_cut = n_fits < total and (search == "grid" or jobs.out_of_time)
     cells = f"{n_scores} of {table.mean.size} cells with a score"
     took = f"{time.monotonic() - start:.1f} s"
     status = f"{'out of time: ' if is_cut else ''}{made}, {cells}, {took}"
     classes, rows = classes_of(targets, names), (np.asarray(data.y), np.asarray(data.weight))
-    certificate = certificate_of(grid.solver(place), grid.data, model)
-    choice = model, certificate, rule, status, classes, *rows, of_folds
+    certificate = certificate_of(solver, data, model)
+    choice = model, certificate, rule, status, classes, *rows
     return results.finish(Selection(table, arrays["values"], fold, *choice))
 
 

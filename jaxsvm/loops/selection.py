@@ -134,8 +134,6 @@ class Selection:
     classes: Any = None  # what `predict` gives, `models.Classes`
     targets: Any = None  # (n,)  labels, class numbers or real, of the rows
     weight: Any = None  # (n,)  of the rows
-    # trained with the numbers of `chosen` without each fold; None: `select(fold_models=False)`
-    fold_models: tuple | None = None
 
     def __repr__(self) -> str:
         return printing.of_selection(self)
@@ -175,7 +173,7 @@ class Selection:
             (('a', 'b'), [[1.0, 0.0], [0.0, 1.0]])
         """
         coupling = check_method(method, coupling)
-        model, names, values, targets, weight, _ = self._out_of_fold("calibrated")
+        model, names, values, targets, weight = self._out_of_fold("calibrated")
         if not names:
             raise ValueError("the targets are real: probabilities are those of classes")
         if coupling == "pairs" and isinstance(model, OneVsOne):
@@ -190,10 +188,9 @@ class Selection:
     def conformal(self, alpha: float = 0.1) -> Any:
         """Sets of classes, or intervals of real targets, from values out of fold.
 
-        With `select(fold_models=True)` this is CV+: each row's score is compared with that of the
-        model that was trained without it. A set holds the target with probability 1 - 2 alpha - 1/K
-        at least, for K folds, and about 1 - alpha. Else all scores are compared with those of
-        `model`: one model in place of K, about the same rate, and no bound of it.
+        The scores of rows by models that were trained without them stand for those of `model`. A
+        set holds the target with probability of about 1 - alpha, which is not bounded: for a bound
+        take `jaxsvm.conformal` with rows of their own, or CV+ of MAPIE.
 
         Args:
             alpha: share of targets that may be missed, in (0, 1).
@@ -212,24 +209,15 @@ class Selection:
             ...     data, jax.random.key(0), C=jaxsvm.C_grid(3), progress=False)
             >>> found.conformal(0.1).predict([[1.0, 0.0]]).astype(float).round(1).tolist()
             [[0.9, 1.3]]
-
-        Reference: R. F. Barber, E. J. Candes, A. Ramdas, R. J. Tibshirani, Predictive inference
-            with the jackknife+, Annals of Statistics 49, 2021, section 3; of classes Y. Romano, M.
-            Sesia, E. J. Candes, Classification with valid and adaptive coverage, NeurIPS 2020,
-            section 2.
         """
         check_alpha(alpha)
-        model, names, *arrays, fold = self._out_of_fold("conformal")
-        parts, fitted = [np.ones(len(fold), bool)], (model,)
-        if self.fold_models is not None:
-            parts, fitted = [fold == k for k in range(len(self.fold_models))], self.fold_models
-        values, targets, weight = ([a[part] for part in parts] for a in arrays)
+        model, names, *arrays = self._out_of_fold("conformal")
         known = dataclasses.replace(self.classes, names=names)
-        return from_values(fitted, values, targets, weight, alpha, known)
+        return from_values(model, *arrays, alpha, known)
 
     def _out_of_fold(self, name: str) -> tuple:
         """The model of values, names of classes; of rows that a fold holds out values of the
-        choice, targets or class numbers, weights and folds.
+        choice, targets or class numbers, and weights.
         """
         if self.targets.ndim > 1:
             raise ValueError(
@@ -240,10 +228,10 @@ class Selection:
         if isinstance(model, Classifier):
             model, names = model.inner, model.classes
         place = self.table.one_se_place if self.rule == "one_se" else self.table.place
-        arrays = self.scores[place], self.targets, self.weight, self.fold
-        values, targets, weight, fold = (np.asarray(a)[self.fold >= 0] for a in arrays)
+        arrays = self.scores[place], self.targets, self.weight
+        values, targets, weight = (np.asarray(a)[self.fold >= 0] for a in arrays)
         targets = np.where(targets > 0, targets, 0).astype(np.int32) if names else targets
-        return model, names, values, targets, weight, fold
+        return model, names, values, targets, weight
 
     @property
     def best(self) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class Rows(sklearn.base.ClassifierMixin, sklearn.base.BaseEstimator):
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_brier_score", "roc_auc_ovr"])
 @pytest.mark.parametrize(("k", "weights"), [(2, {1: 5.0}), (3, None)])
 def test_scores_of_probabilities(scoring, k, weights):
-    """Each fold's come from sigmoids of the others: transcribed by scikit-learn's parts."""
+    """They come from sigmoids of the values out of fold; the scores are scikit-learn's."""
     machine = LinearSVC(class_weight=weights, probability=True)
     made = GridCV(machine, {"C": [0.1, 1.0]}, cv=3, scoring=scoring)
     x, y = part(k)
@@ -128,8 +128,9 @@ def test_scores_of_probabilities(scoring, k, weights):
     place = np.searchsorted(made.classes_, y)
     for cell, f in itertools.product(range(2), range(3)):
         values, own = made.selection_.scores[cell].astype(float).reshape(len(y), -1), fold == f
-        given = values, place, np.ones(len(y)), own.astype(np.int32)
-        chances = calibration.crossfit(*given, "sigmoid", "rest")
+        given = None, values, place, np.ones(len(y))
+        sigmoids = calibration.calibrate_columns(*given, "sigmoid", "rest", made.classes_)
+        chances = sigmoids.of_columns(values)
         wanted = get_scorer(scoring)(Rows(made.classes_), chances[own], y[own])
         assert made.scores_[cell, f] == pytest.approx(wanted, rel=1e-6)
     assert made.best_score_ == pytest.approx(made.scores_.mean(axis=-1).max())
