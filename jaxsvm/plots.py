@@ -15,7 +15,6 @@ from .checks import check_choice, is_array
 from .loops.sweeping import Table
 from .models import Classifier, Expansion
 from .types import Batch, Curve, Fit, Model, SparseRows
-from .wrappers import OneVsOne, OneVsRest
 
 if typing.TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,17 +147,15 @@ def _line(label: str, info: object, value: str | Callable, x: str) -> tuple[np.n
 
 
 def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any = None) -> Axes:
-    """Draw the decision regions of a model of two columns, with the rows as points.
+    """Draw the decision values of a model of two columns, with the rows as points.
 
-    For two classes: decision values as colours, the line at 0, dashed lines at -1 and +1. For more:
-    a colour for the class with the largest value.
+    Values are colours, with the line at 0 and dashed lines at -1 and +1. For regions of more than
+    two classes see `sklearn.inspection.DecisionBoundaryDisplay`.
 
     Args:
-        model: rows (n, 2) -> decision values, (n,) for two classes or (n, k) for k.
-        data: n rows of two columns, with labels -1 and +1 or class numbers 0 .. k-1. Rows of weight
-            0 are left out.
-        support: mark the support vectors, if the model is an `Expansion`, or a `Classifier`,
-            `OneVsRest` or `OneVsOne` of these.
+        model: rows (n, 2) -> decision values (n,).
+        data: n rows of two columns, with labels -1 and +1. Rows of weight 0 are left out.
+        support: mark the support vectors, if the model is an `Expansion`, or a `Classifier` of one.
         ax: a matplotlib axes; None: a new figure.
 
     Returns:
@@ -199,24 +196,27 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
     sides = np.linspace(low - margin, high + margin, POINTS).T
     grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
     score = np.asarray(model(jnp.asarray(grid, data.x.dtype)), float)
-    if score.shape[:1] != grid.shape[:1] or score.ndim > 2 or score.shape[1:] == (1,):
+    if score.shape != grid.shape[:1]:
         raise ValueError(
-            "the model must give one value a row or one for each of two or more "
-            f"classes, got shape {score.shape}"
+            f"the model must give one value a row, got shape {score.shape}: regions of several "
+            "classes are for sklearn.inspection.DecisionBoundaryDisplay"
         )
-    two = score.ndim == 1
-    labels = (-1, 1) if two else range(score.shape[1])
-    if not np.isin(y, labels).all():
-        wanted = "-1 and +1" if two else f"0 .. {labels[-1]}"
-        given = "one value" if two else f"{len(labels)} values"
-        raise ValueError(
-            f"labels must be {wanted} where the model gives {given} a row, such as dataset makes"
-        )
-    names = model.classes if isinstance(model, Classifier) else ("-1", "+1") if two else labels
+    if not np.isin(y, (-1, 1)).all():
+        raise ValueError("labels must be -1 and +1, such as dataset makes")
+    names = model.classes if isinstance(model, Classifier) else ("-1", "+1")
     ax = _axes(ax, 5.2, 4.4)
-    colours = (_draw_binary if two else _draw_multiclass)(ax, sides, score)
+    score = score.reshape(POINTS, POINTS)
+    # above 1, so that colours vary up to the margins
+    limit = max(1.5, float(np.quantile(np.abs(score), 0.95)))
+    colours = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "bilinear"}
+    ends = (*sides[0][[0, -1]], *sides[1][[0, -1]])
+    ax.imshow(score, origin="lower", extent=ends, aspect="auto", alpha=0.6, **colours)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about levels that the model does not reach
+        style: Any = {"linestyles": ["--", "-", "--"], "linewidths": [0.9, 1.6, 0.9]}
+        ax.contour(*sides, score, levels=[-1, 0, 1], colors="black", **style)
     edges = {"edgecolors": "white", "linewidths": 0.4, "zorder": 3}  # above the lines
-    for label, colour, name in zip(labels, colours, names, strict=True):
+    for label, colour, name in zip((-1, 1), (BLUE, RED), names, strict=True):
         ax.scatter(*rows[y == label].T, s=16, color=colour, label=str(name), **edges)
     vectors = _support(model) if support else None
     if vectors is not None:
@@ -232,53 +232,9 @@ def _dense(x: object) -> np.ndarray:
 
 
 def _support(model: object) -> np.ndarray | None:
-    """The support vectors (m, 2) of any class or pair; None if the model is not an expansion."""
-    for wrapper in (Classifier, OneVsRest | OneVsOne):
-        model = model.inner if isinstance(model, wrapper) else model
-    if not isinstance(model, Expansion):
-        return None
-    x, nonzero = _dense(model.x), np.asarray(model.coef) != 0
-    # rows that all models share
-    return x[nonzero] if x.shape[:-1] == nonzero.shape else x[nonzero.any(0)]
-
-
-def _draw_binary(ax: Any, sides: np.ndarray, score: np.ndarray) -> tuple:
-    """Fill the plane by decision values and draw the lines.
-
-    Returns the colours of the points of -1 and +1.
-    """
-    score = score.reshape(POINTS, POINTS)
-    # above 1, so that colours vary up to the margins
-    limit = max(1.5, float(np.quantile(np.abs(score), 0.95)))
-    colours = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
-    _fill(ax, sides, score, interpolation="bilinear", alpha=0.6, **colours)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about levels that the model does not reach
-        style = {"linestyles": ["--", "-", "--"], "linewidths": [0.9, 1.6, 0.9]}
-        ax.contour(*sides, score, levels=[-1, 0, 1], colors="black", **style)
-    return BLUE, RED
-
-
-def _draw_multiclass(ax: Any, sides: np.ndarray, score: np.ndarray) -> np.ndarray:
-    """Fill the plane by classes and draw the lines between them.
-
-    Returns the colours of the points of each class.
-    """
-    k = score.shape[-1]
-    colours = plt.get_cmap("tab10")(range(k)) if k <= 10 else plt.get_cmap("turbo", k)(range(k))
-    score = score.reshape(POINTS, POINTS, k)
-    _fill(ax, sides, colours[np.argmax(score, -1)], interpolation="nearest", alpha=0.35)
-    for label in range(k):
-        lead = score[..., label] - np.max(np.delete(score, label, -1), -1)
-        if lead.min() < 0 < lead.max():
-            ax.contour(*sides, lead, levels=[0], colors="black", linewidths=0.7)
-    return colours
-
-
-def _fill(ax: Any, sides: np.ndarray, image: np.ndarray, **style: object) -> None:
-    """Show an image on the grid of the sides."""
-    ends = (*sides[0][[0, -1]], *sides[1][[0, -1]])
-    ax.imshow(image, origin="lower", extent=ends, aspect="auto", **style)
+    """The support vectors (m, 2); None if the model is not an expansion."""
+    model = model.inner if isinstance(model, Classifier) else model
+    return _dense(model.x)[np.asarray(model.coef) != 0] if isinstance(model, Expansion) else None
 
 
 def heatmap(

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import matplotlib
 import numpy as np
 import pytest
+from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
@@ -14,7 +15,6 @@ import matplotlib.pyplot as plt  # noqa: E402
 import jaxsvm  # noqa: E402
 from jaxsvm import kernels, plots  # noqa: E402
 from jaxsvm.models import Classifier, Expansion, Linear  # noqa: E402
-from jaxsvm.wrappers import one_vs_one, one_vs_rest  # noqa: E402
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2)).astype(np.float32)
@@ -211,41 +211,14 @@ def test_sparse_rows():
     np.testing.assert_allclose(rings(dense), rings(padded))
 
 
-@pytest.mark.parametrize("k", [3, 12])
-def test_classes_have_regions(k):
-    angle = 2 * np.pi * np.arange(k) / k
-    w = jnp.asarray(np.stack([np.cos(angle), np.sin(angle)]), jnp.float32)
-    data = jaxsvm.dataset(X, np.arange(40) % k, task="multiclass")
-    ax = plots.decision_region(lambda rows: rows @ w, data)
-    image = ax.images[0].get_array()
-    here = lambda x, y: image[
-        tuple(
-            np.array(
-                [(v - a) / (b - a) * 199 for v, (a, b) in ((y, ax.get_ylim()), (x, ax.get_xlim()))],
-                int,
-            )
-        )
-    ]
-    colours = [c.get_facecolor()[0] for c in ax.collections if c.get_label() in map(str, range(k))]
-    assert len(colours) == k
-    for label in range(k):
-        np.testing.assert_allclose(here(np.cos(angle[label]), np.sin(angle[label])), colours[label])
-    names = tuple(f"class {label}" for label in range(k))
-    ax = plots.decision_region(Classifier(lambda rows: rows @ w, names), data)
-    assert tuple(text.get_text() for text in ax.get_legend().get_texts()) == names
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "many, parts", [(one_vs_rest, [0, 1, 2]), (one_vs_one, [(0, 1), (0, 2), (1, 2)])]
-)
-def test_support_vectors_of_any_class_or_pair(many, parts):
+def test_regions_of_several_classes_by_scikit_learn():
+    """As the documents say."""
     data = jaxsvm.dataset(X, (X[:, 0] > 0).astype(int) + (X[:, 1] > 0), task="multiclass")
-    solver = many(jaxsvm.sdca(0.5, kernels.rbf(1.0)), classes=3)
-    model = jaxsvm.fit(solver, data, SEEDS[0], steps=80).model
-    used = np.any([np.asarray(model[part].coef) != 0 for part in parts], axis=0)
-    assert 0 < used.sum()
-    np.testing.assert_allclose(rings(plots.decision_region(model, data)), X[used])
+    model = jaxsvm.estimators.SVC().fit(X, data.y)
+    with pytest.raises(ValueError, match="one value a row, got shape .*DecisionBoundaryDisplay"):
+        plots.decision_region(model.model_, data)
+    drawn = DecisionBoundaryDisplay.from_estimator(model, X, response_method="predict")
+    np.testing.assert_array_equal(np.unique(drawn.response), [0, 1, 2])
 
 
 @pytest.mark.parametrize(
@@ -255,7 +228,7 @@ def test_support_vectors_of_any_class_or_pair(many, parts):
         (RUNS[0].model, X, TypeError, "must be a Batch"),
         (RUNS[0].model, DATA._replace(x=jnp.ones((40, 3))), ValueError, "two columns, got 3"),
         (RUNS[0].model, DATA._replace(y=DATA.y * 2), ValueError, "labels must be -1 and"),
-        (lambda x: jnp.concatenate([x, x], 1), DATA, ValueError, "labels must be 0 .. 3"),
+        (lambda x: jnp.concatenate([x, x], 1), DATA, ValueError, "one value a row"),
         (lambda x: x[:, :1], DATA, ValueError, "one value a row"),
         (lambda x: x[:5, 0], DATA, ValueError, "one value a row"),
     ],
