@@ -12,11 +12,10 @@ import contextlib
 import csv
 import os
 import sys
-import threading
 import time
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -30,7 +29,6 @@ from .__about__ import __version__
 from .checks import is_sparse
 from .data.files import read
 from .files import atomic_path
-from .loops.progress import Bar
 from .models.frames import is_frame
 from .types import Array
 
@@ -161,25 +159,6 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError("--folds must be at least 2, and --hold-out between 0 and 1")
 
 
-@contextlib.contextmanager
-def progress(what: str) -> Iterator[None]:
-    """Show the seconds of a block on the standard error stream, from the third on."""
-    done, start = threading.Event(), time.monotonic()
-
-    def draw() -> None:
-        with contextlib.closing(Bar(None, f"s, {what}")) as bar:
-            while not done.wait(2):
-                bar.show(int(time.monotonic() - start))
-
-    thread = threading.Thread(target=draw, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
 # train and predict
 
 
@@ -232,8 +211,7 @@ def train(args: argparse.Namespace) -> None:
         pipeline.set_params(**choice(args, kind, pipeline, rows, given))
     if args.probability:
         pipeline.set_params(machine__probability=True)
-    with progress("training"):
-        pipeline.fit(rows.x, rows.y, **given)
+    pipeline.fit(rows.x, rows.y, **given)
     line("training error", error_of(kind, pipeline, rows))
     if test is not None:
         line("test error", error_of(kind, pipeline, test))
@@ -258,8 +236,7 @@ def predict(args: Any) -> None:
         kind, known = MACHINES[saved["machine"]], clean(rows, saved, args.file)
         if known.y is not None and len(known.y) and kind != "none":
             line("error", error_of(kind, pipeline, known))
-    with progress("predicting"):
-        values = (pipeline.predict_proba if args.probability else pipeline.predict)(x)
+    values = (pipeline.predict_proba if args.probability else pipeline.predict)(x)
     with contextlib.ExitStack() as stack:
         stream = sys.stdout
         if args.out is not None:
@@ -425,7 +402,7 @@ def choice(
     if routed:
         given = {key.removeprefix("machine__"): value for key, value in given.items()}
         folds, given["groups"] = GroupKFold(args.folds), rows.query
-    with config_context(enable_metadata_routing=routed), progress("choosing"):
+    with config_context(enable_metadata_routing=routed):
         if routed:
             asked = dict.fromkeys(given.keys() - {"groups"}, True)
             pipeline["machine"].set_fit_request(**asked).set_score_request(**asked)

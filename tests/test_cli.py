@@ -4,8 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
-import time
 
 import numpy as np
 import pandas
@@ -424,13 +422,10 @@ def test_an_interrupted_command_writes_nothing(run, monkeypatch):
     assert status == 130 and "interrupted" in err and not os.path.exists("never.skops")
 
 
-def test_a_long_command_shows_its_seconds(capsys, monkeypatch):
-    wait = threading.Event.wait
-    shorter = lambda self, seconds=None: wait(self, seconds and seconds / 100)
-    monkeypatch.setattr("threading.Event.wait", shorter)
-    with cli.progress("training"):
-        time.sleep(0.2)
-    assert "s, training" in capsys.readouterr().err
+def test_a_machine_draws_its_bar(run):
+    words = "--target income --set progress=True --model bar.skops"
+    status, _, err = run(f"train train.csv {words}")
+    assert status == 0 and " steps" in err
 
 
 def test_the_first_job_needs_the_core_only(tmp_path):
