@@ -115,12 +115,12 @@ def fit_sigmoid(score: Array, positive: Array, weight: Array, steps: int = 100) 
     return Sigmoid(point[0] / unit, point[1])
 
 
-def fit_isotonic(score: Array, positive: Array, weight: Array) -> Isotonic:
-    """The ascending function of the least squares, by pooling adjacent violators.
+def fit_isotonic(score: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> Isotonic:
+    """The ascending function of the least squares, by SciPy on the host.
 
         minimise  sum_i weight_i (value(score_i) - [row i is positive])^2
 
-    Rows of equal score are one. Its derivatives are those for the same pools.
+    Rows of equal score are one.
 
     Args:
         score: (n,) decision values.
@@ -128,60 +128,20 @@ def fit_isotonic(score: Array, positive: Array, weight: Array) -> Isotonic:
         weight: (n,) weights, >= 0.
 
     Returns:
-        A function of n points; those of weight 0 repeat others.
+        A function of n points, of which the last one is repeated.
 
     Reference: R. E. Barlow, D. J. Bartholomew, J. M. Bremner, H. D. Brunk, Statistical inference
         under order restrictions, 1972, chapter 1; B. Zadrozny, C. Elkan, Transforming classifier
         scores into accurate multiclass probability estimates, KDD 2002.
     """
-    n, used = score.shape[0], weight > 0
-    # rows of weight 0 have no place of their own
-    score = jnp.where(used, score, jnp.max(jnp.where(used, score, -jnp.inf)))
-    order = jnp.argsort(lax.stop_gradient(score))
-    score, weight = score[order], weight[order]
-    target = jnp.where(positive[order], weight, 0)
-    new = lax.stop_gradient(score[1:] > score[:-1])
-    point = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(new.astype(jnp.int32))])
-    sums = lambda a, group: jax.ops.segment_sum(a, group, n)
-    pool = _pools(*lax.stop_gradient((sums(target, point), sums(weight, point))))[point]
-    total = sums(weight, pool)
-    value = sums(target, pool) / jnp.where(total > 0, total, 1)
-    return Isotonic(score, value[pool])
+    from scipy.optimize import isotonic_regression
 
-
-def _pools(total: Array, weight: Array) -> Array:
-    """The pool of each of n points of ascending score, (n,) int32, numbered in their order.
-
-    Args:
-        total: (n,) weighted sums of targets.
-        weight: (n,) sums of weights; a point without joins the pool before it.
-    """
-    n = total.shape[0]
-
-    def add(i, pools):
-        """A pool of point i, which takes in the last ones while their mean is not below its own."""
-        totals, weights, first, count = pools
-        last = lambda a, count: a[jnp.maximum(count - 1, 0)]
-
-        def is_above(pool):
-            mass, size, _, count = pool
-            return (count > 0) & (last(totals, count) * size >= mass * last(weights, count))
-
-        def take_in(pool):
-            mass, size, _, count = pool
-            sums = mass + last(totals, count), size + last(weights, count)
-            return *sums, last(first, count), count - 1
-
-        alone = total[i], weight[i], i.astype(jnp.int32), count
-        *pool, count = lax.while_loop(is_above, take_in, alone)
-        put = lambda a, value: a.at[count].set(value)
-        return *map(put, (totals, weights, first), pool), count + 1
-
-    zeros = jnp.zeros(n, jnp.int32)
-    start = jnp.zeros_like(total), jnp.zeros_like(weight), zeros, jnp.zeros((), jnp.int32)
-    _, _, first, count = lax.fori_loop(0, n, add, start)
-    is_first = zeros.at[first].add((jnp.arange(n, dtype=jnp.int32) < count).astype(jnp.int32))
-    return jnp.cumsum(is_first) - 1
+    used = (weight > 0) | (weight.max() <= 0)  # all where none counts
+    point, group = np.unique(score[used], return_inverse=True)
+    mass = np.maximum(np.bincount(group, weight[used]), np.finfo(np.float64).tiny)
+    share = np.bincount(group, (weight * positive)[used]) / mass
+    value, more = isotonic_regression(share, weights=mass).x, (0, len(score) - len(point))
+    return Isotonic(np.pad(point, more, mode="edge"), np.pad(value, more, mode="edge"))
 
 
 def couple(pairs: Array, k: int, xp: ModuleType = jnp) -> Array:
@@ -248,8 +208,8 @@ def number_of_classes(columns: Array | np.ndarray, coupling: str) -> int:
     return int((1 + (1 + 8 * m) ** 0.5) / 2) if coupling == "pairs" else max(m, 2)
 
 
-def fit_curves(columns: Array, place: Array, weight: Array, method: str, coupling: str) -> Any:
-    """The curves of all columns, stacked.
+def fit_curves(columns: Any, place: Any, weight: Any, method: str, coupling: str) -> Any:
+    """The curves of all columns, stacked; of "isotonic" by NumPy.
 
     Args:
         columns: (n, m) of `Columns`.
@@ -258,17 +218,20 @@ def fit_curves(columns: Array, place: Array, weight: Array, method: str, couplin
         method: one of `METHODS`.
         coupling: as of `Calibrated`.
     """
-    weights, k = jnp.broadcast_to(weight[:, None], columns.shape), columns.shape[1]
+    xp: Any = np if method == "isotonic" else jnp
+    weights, k = xp.broadcast_to(weight[:, None], columns.shape), columns.shape[1]
     if coupling == "pairs":
         pairs = np.triu_indices(number_of_classes(columns, coupling), 1)
-        first, second = (jnp.asarray(a, place.dtype)[None] for a in pairs)
+        first, second = (np.asarray(a, place.dtype)[None] for a in pairs)
         positive = place[:, None] == first
-        weights = jnp.where(positive | (place[:, None] == second), weights, 0)
+        weights = xp.where(positive | (place[:, None] == second), weights, 0)
     else:
-        of_column = jnp.arange(k, dtype=place.dtype)[None] if k > 1 else 1
+        of_column = np.arange(k, dtype=place.dtype)[None] if k > 1 else 1
         positive = place[:, None] == of_column
-    fit = fit_isotonic if method == "isotonic" else fit_sigmoid
-    return jax.vmap(fit, in_axes=1)(columns, positive, weights)
+    if xp is jnp:
+        return jax.vmap(fit_sigmoid, in_axes=1)(columns, positive, weights)
+    curves = map(fit_isotonic, columns.T, positive.T, weights.T)
+    return jax.tree.map(lambda *parts: np.stack(parts), *curves)
 
 
 def probabilities(curve: Any, columns: Any, coupling: str, xp: ModuleType = jnp) -> Array:
@@ -360,12 +323,13 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
 
     Returns:
         `Calibrated`: rows -> (n, k) probabilities, in the order of its `classes`. The fit is in
-        float64. In transformations it is in the dtype of the model, and has derivatives in the
-        values and weights.
+        float64. In transformations a sigmoid is fitted in the dtype of the model, and has
+        derivatives in the values and weights.
 
     Raises:
         TypeError: model or data of another type. ValueError: method or coupling not one of those
-            named, real targets, classes that the model does not have, values that are not finite.
+            named, "isotonic" in a transformation, real targets, classes that the model does not
+            have, values that are not finite.
 
     Example:
         >>> import jax, jaxsvm
@@ -449,14 +413,19 @@ def calibrate_columns(
         # by rows of weight 0 to sizes of programs
         more = series_size(len(weight), 256) - len(weight)
         rows = [np.pad(a, [(0, more)] + [(0, 0)] * (a.ndim - 1)) for a in rows]
-    curve = _fit(tuple(rows), (), (method, coupling))
+    elif method == "isotonic":
+        raise ValueError("isotonic functions are fitted outside of jit, vmap and grad")
+    if method == "isotonic":
+        curve = fit_curves(*rows, method, coupling)
+    else:
+        curve = _sigmoids(tuple(rows), (), (method, coupling))
     if not is_traced(curve):
         dtype = np.asarray(columns).dtype if x64_enabled() else np.float32
         curve = jax.tree.map(lambda a: np.asarray(a, dtype), curve)
     return Calibrated(model, curve, coupling, tuple(names))
 
 
-_fit = in_float64(fit_curves)
+_sigmoids = in_float64(fit_curves)
 
 
 def places_of(data: Batch, names: tuple | None, k: int, traced: bool) -> tuple[Any, tuple]:
