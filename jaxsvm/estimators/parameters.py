@@ -106,7 +106,6 @@ def kernel_of(
             f"kernel must be one of {', '.join(map(repr, BY_NAME))}, a kernel or a "
             f"function, got {name!r}"
         )
-    gamma = in_range("gamma", gamma) if name in WITH_GAMMA else gamma
     return kernels.by_name(name, gamma, coef0, degree)
 
 
@@ -121,29 +120,10 @@ def gamma_of(name: object, gamma: Any, x: Any, weight: np.ndarray | None = None)
             variance = _variance(x, weight)
         if not variance or not np.isfinite(variance):
             return 1.0
-        return max(1 / (x.shape[1] * variance), float(_limits().tiny))  # as before
+        limits = np.finfo(np.float64 if x64_enabled() else np.float32)  # those of solvers
+        return max(1 / (x.shape[1] * variance), float(limits.tiny))
     check_positive(gamma=gamma)
     return float(gamma)
-
-
-def in_range(name: str, value: Any) -> float:
-    """A number that is not 0 as a float.
-
-    Raises:
-        ValueError: it is out of the range of the numbers of solvers.
-    """
-    limits = _limits()
-    if not float(limits.tiny) <= abs(value) <= float(limits.max):
-        raise ValueError(
-            f"{name} must be from {limits.tiny:.3g} to {limits.max:.3g} for {limits.dtype}, got "
-            f"{value:g}: scale the columns of X instead"
-        )
-    return float(value)
-
-
-def _limits() -> np.finfo:
-    """The range of the numbers of solvers."""
-    return np.finfo(np.float64 if x64_enabled() else np.float32)
 
 
 def _variance(x: Any, weight: np.ndarray | None) -> float:

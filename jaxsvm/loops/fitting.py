@@ -391,17 +391,6 @@ def draw_rows(
     return jnp.where(exists, index, -1), jnp.all(exists | ~is_step)
 
 
-def check_drawn(sampler: Sampler, state: State, step: int, count: Any, n: int) -> None:
-    """Raise ValueError for drawn rows that do not exist, in steps whose loss is no number."""
-    index = np.zeros(0) if sampler.full_batch else np.asarray(sampler.draw(state, step, count))
-    wrong = index[(index < -1) | (index >= n)]
-    if wrong.size:
-        raise ValueError(
-            f"the sampler drew row {wrong[0]}, expected row numbers from 0 to {n - 1}, or -1 for "
-            "padding: mend its function draw"
-        )
-
-
 def scan_chunks(
     inputs: Inputs, run: RunState, limit: object, length: Lengths
 ) -> tuple[RunState, Curve]:
@@ -440,7 +429,7 @@ def run_on_host(
     deadline = time.monotonic() + (math.inf if seconds is None else seconds)
     first, cause, model = 0 if run is None else int(run.step), STEPS, None
     rows: list[Curve] = []
-    n, step, end, took = inputs.data.y.shape[0], first, first + steps, math.inf
+    step, end, took = first, first + steps, math.inf
     if end > MOST_STEPS:
         raise ValueError(
             f"the run stands at step {first}, {steps} more would pass {MOST_STEPS}, the last "
@@ -459,8 +448,6 @@ def run_on_host(
                 if waits or took > 1e-3:  # seconds; shorter chunks are sent one after the other
                     jax.block_until_ready(row.loss)  # one program makes all
                     took = time.monotonic() - began
-                    if np.isnan(row.loss) and not inputs.sampler.full_batch:
-                        check_drawn(inputs.sampler, run.sampler, step, count, n)
                 with DeferredInterrupt(again=True):  # the run, its rows and its file stand together
                     run, step, model = new, step + int(count), made
                     rows.append(row)
