@@ -81,15 +81,6 @@ def _on_host(x: Any) -> Any:
     return widened(x, series_size(x.value.shape[1], 1))
 
 
-def _check_rows(x: Rows) -> None:
-    """Raise for rows that hold a number that is not finite."""
-    values = x.data if is_sparse(x) else x.value if isinstance(x, SparseRows) else x
-    finite = np.isfinite(np.asarray(values, np.float64))
-    if not finite.all():
-        row = "" if finite.ndim < 2 else f", first in row {np.argmin(finite.all(axis=1))}"
-        raise ValueError(f"x holds a NaN or an infinity{row}: drop such rows, or fill them")
-
-
 def _support_only(model: object) -> Any:
     """The model without points of coefficient 0, in all models where several share the points."""
     if isinstance(model, Mapped | StackedModels):
@@ -150,17 +141,14 @@ class TargetNames:
             values. On the host; inside of a transformation an array of JAX.
 
         Raises:
-            ValueError: a frame with other columns; decision values of classes that are not finite.
+            ValueError: a frame with other columns; decision values that are not finite.
             TypeError: inside of a transformation, names that are strings.
         """
         x = by_name(x, self.columns)
         if is_traced(model, x):
             return self.predicted(model(with_zero_columns(x, self.width)))
-        x = _on_host(x)
-        values = decision_values(model, with_zero_columns(x, self.width))
-        if not np.isfinite(values).all():
-            _check_rows(x)
-        return self.predicted(values)
+        values = decision_values(model, with_zero_columns(_on_host(x), self.width))
+        return self.predicted(check_values(values))
 
     def of_rows(self, model: Model) -> Model:
         """The model as one of rows without columns of zeros."""
@@ -243,7 +231,7 @@ class Labels(TargetNames):
         return self.in_order(data)
 
     def predicted(self, values: Any) -> Any:
-        return (check_values(values) > 0).astype(jnp.int32 if is_traced(values) else int)
+        return (values > 0).astype(jnp.int32 if is_traced(values) else int)
 
     def classifier(self, model: Model) -> Model:
         """The model with the names, as that of `Classes`, a `MultiLabel`."""
@@ -343,8 +331,8 @@ def check_values(score: np.ndarray) -> np.ndarray:
     if invalid.any():
         raise ValueError(
             f"the decision values of {invalid.sum()} of {len(score)} rows are not finite, first "
-            f"of row {np.argmax(invalid)}: the model diverged in training, or the rows are too "
-            "large for it; look at the scale of the data and train again"
+            f"of row {np.argmax(invalid)}: the model diverged in training, or the rows hold a NaN "
+            "or are too large for it; look at the scale of the data and train again"
         )
     return score
 

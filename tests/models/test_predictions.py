@@ -166,9 +166,11 @@ def test_predictions_inside_of_transformations():
         jax.jit(strings.predict)(X)
 
 
-def test_rows_that_hold_no_numbers_are_told_from_models_that_diverged():
-    result = run(SIGN)
-    with pytest.raises(ValueError, match="x holds a NaN or an infinity, first in row 1"):
+@pytest.mark.parametrize("name", ["sign", "real"])
+def test_rows_that_hold_no_numbers_are_told(name):
+    squared = jaxsvm.linear_svm(1.0, loss=losses.squared)
+    result = run(SIGN) if name == "sign" else run(X[:, 0], squared, task="regression")
+    with pytest.raises(ValueError, match="of 1 of 2 rows .*, first of row 1: .* hold a NaN"):
         result.predict([[1.0, 2, 3, 4], [np.nan, 0, 0, 0]])
     with pytest.raises(TypeError, match=r"pass its rows, x\.x"):
         result.predict(jaxsvm.dataset(X, SIGN))

@@ -123,7 +123,7 @@ def read(make):
 OVERFLOWING = svm.LinearSVC().fit(X, Y)
 OVERFLOWING.coef_ *= 1e200
 one_vs_rest = lambda x: x @ jnp.array([[0.0, 1, 2], [0, 2, 1]])
-HOLE, BAD = jnp.array([[1.0, 1.0], [jnp.inf, 1.0]]), "x holds a NaN or an infinity, first in row 1"
+HOLE, BAD = jnp.array([[1.0, 1.0], [jnp.inf, 1.0]]), "1 of 2 rows are not finite, first of row 1"
 MASKED, COMPLEX = np.ma.masked_array(np.ones((3, 2)), mask=[[1, 0]] * 3), np.ones((3, 2), "c8")
 CALLS = [
     # of scikit-learn
