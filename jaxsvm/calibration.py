@@ -140,8 +140,9 @@ def fit_isotonic(score: np.ndarray, positive: np.ndarray, weight: np.ndarray) ->
     point, group = np.unique(score[used], return_inverse=True)
     mass = np.maximum(np.bincount(group, weight[used]), np.finfo(np.float64).tiny)
     share = np.bincount(group, (weight * positive)[used]) / mass
-    value, more = isotonic_regression(share, weights=mass).x, (0, len(score) - len(point))
-    return Isotonic(np.pad(point, more, mode="edge"), np.pad(value, more, mode="edge"))
+    value = isotonic_regression(share, weights=mass).x
+    padded: Any = lambda a: np.pad(a, (0, len(score) - len(point)), mode="edge")
+    return Isotonic(padded(point), padded(value))
 
 
 def couple(pairs: Array, k: int, xp: ModuleType = jnp) -> Array:
@@ -385,7 +386,7 @@ def check_method(method: object, coupling: str) -> str:
 
 
 def calibrate_columns(
-    model: Model,
+    model: Any,
     columns: Any,
     place: Any,
     weight: Any,
@@ -416,7 +417,7 @@ def calibrate_columns(
     elif method == "isotonic":
         raise ValueError("isotonic functions are fitted outside of jit, vmap and grad")
     if method == "isotonic":
-        curve = fit_curves(*rows, method, coupling)
+        curve = fit_curves(rows[0], rows[1], rows[2], method, coupling)
     else:
         curve = _sigmoids(tuple(rows), (), (method, coupling))
     if not is_traced(curve):

@@ -211,9 +211,9 @@ class Selection:
             [[0.9, 1.3]]
         """
         check_alpha(alpha)
-        model, names, *arrays = self._out_of_fold("conformal")
+        model, names, values, targets, weight = self._out_of_fold("conformal")
         known = dataclasses.replace(self.classes, names=names)
-        return from_values(model, *arrays, alpha, known)
+        return from_values(model, values, targets, weight, alpha, known)
 
     def _out_of_fold(self, name: str) -> tuple:
         """The model of values, names of classes; of rows that a fold holds out values of the
