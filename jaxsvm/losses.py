@@ -86,13 +86,20 @@ def _inverse(C: Array) -> Array:
 
 
 class _WithQuadraticDual(Loss):
-    """A loss that tells its term of the dual, which is minus the conjugate at C = 1."""
+    """A loss that tells its term of the dual: minus the conjugate at C = 1."""
 
     def conjugate(self, u: Array, y: Array) -> Array:
         low, high, l1, l2 = self.quadratic(y, jnp.ones_like(u))
         value = u * y if l1 is None else u * y + l1 * jnp.abs(u)
         value = value if l2 is None else value + l2 / 2 * u * u
         return _inside((-u >= low - _slack(u)) & (-u <= high + _slack(u)), value)
+
+    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
+        low, high, l1, l2 = self.quadratic(y, C)
+        slope, q = (y - f, q) if l2 is None else (y - f - l2 * coef, q + l2)
+        q = _guard(q)
+        step = coef + slope / q if l1 is None else _shrunk(q * coef + slope, l1) / q
+        return jnp.clip(step, low, high)
 
 
 @node
@@ -141,11 +148,6 @@ class squared_hinge_loss(_WithQuadraticDual):
     def slope(self, f: Array, y: Array) -> Array:
         return y * (-2 * jnp.maximum(1 - y * f, 0))
 
-    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
-        l2 = 1 / (2 * jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16))
-        step = y * jnp.maximum(y * coef + (1 - y * f - l2 * y * coef) / (q + l2), 0)
-        return jnp.where(C > 0, step, jnp.zeros_like(step))
-
     def quadratic(self, y: Array, C: Array) -> Quadratic:
         return _sided(y, _unbounded(C), _inverse(C) / 2)
 
@@ -174,10 +176,6 @@ class smooth_hinge(_WithQuadraticDual):
 
     def slope(self, f: Array, y: Array) -> Array:
         return -y * jnp.clip((1 - y * f) / self.width, 0, 1)
-
-    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
-        l2 = self.width / jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16)
-        return y * jnp.clip(y * coef + (1 - y * f - l2 * y * coef) / (q + l2), 0, C)
 
     def quadratic(self, y: Array, C: Array) -> Quadratic:
         return _sided(y, C, self.width * _inverse(C))
@@ -243,10 +241,6 @@ class squared_loss(_WithQuadraticDual):
     def slope(self, f: Array, y: Array) -> Array:
         return f - y
 
-    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
-        step = coef + (C * (y - f) - coef) / (C * q + 1)
-        return jnp.where(C > 0, step, jnp.zeros_like(step))
-
     def quadratic(self, y: Array, C: Array) -> Quadratic:
         return Quadratic(-_unbounded(C), _unbounded(C), l2=_inverse(C))
 
@@ -273,9 +267,6 @@ class eps_insensitive(_WithQuadraticDual):
     def slope(self, f: Array, y: Array) -> Array:
         return jnp.where(jnp.abs(f - y) > self.eps, jnp.sign(f - y), jnp.zeros_like(f))
 
-    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
-        return jnp.clip(_shrunk(q * coef + y - f, self.eps) / _guard(q), -C, C)
-
     def quadratic(self, y: Array, C: Array) -> Quadratic:
         return Quadratic(-C, C, l1=jnp.full_like(C, self.eps))
 
@@ -298,11 +289,6 @@ class squared_eps_insensitive(_WithQuadraticDual):
 
     def slope(self, f: Array, y: Array) -> Array:
         return 2 * jnp.sign(f - y) * jnp.maximum(jnp.abs(f - y) - self.eps, 0)
-
-    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
-        l2 = 1 / (2 * jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16))
-        step = _shrunk(q * coef + y - f, self.eps) / (q + l2)
-        return jnp.where(C > 0, step, jnp.zeros_like(step))
 
     def quadratic(self, y: Array, C: Array) -> Quadratic:
         high, l1 = _unbounded(C), jnp.full_like(C, self.eps)
@@ -331,9 +317,6 @@ class pinball(_WithQuadraticDual):
     def slope(self, f: Array, y: Array) -> Array:
         above = jnp.where(f > y, (1 - self.tau) * jnp.ones_like(f), jnp.zeros_like(f))
         return jnp.where(f < y, -self.tau * jnp.ones_like(f), above)
-
-    def dual_step(self, coef: Array, f: Array, y: Array, q: Array, C: Array) -> Array:
-        return jnp.clip(coef + (y - f) / _guard(q), (self.tau - 1) * C, self.tau * C)
 
     def quadratic(self, y: Array, C: Array) -> Quadratic:
         return Quadratic((self.tau - 1) * C, self.tau * C)
