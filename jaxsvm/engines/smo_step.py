@@ -37,30 +37,6 @@ class SmoStep(NamedTuple):
     change: Array  # (n,)  the change of `grad`, unrounded, for compensated summation
 
 
-def _move_pair(
-    a: Array, b: Array, ends: tuple, limits: tuple, free_step: Array, sum_error: Array
-) -> tuple[Array, Array]:
-    """The coefficients of a pair after the step a += t, b -= t, with t = free_step if it fits.
-
-    Bounds are met exactly. The partner changes by the rounded change of a and corrects the sum
-    error.
-
-    Args:
-        a: () the first coefficient before the step.
-        b: () the second one.
-        ends: the lower end of b and the upper end of a for this step, () each.
-        limits: the bounds (low, high) of a, and those of b.
-        free_step: () the step without bounds, >= 0.
-        sum_error: () what the sum of the coefficients is off by.
-    """
-    (lower, upper), (limits_a, limits_b) = ends, limits
-    t = jnp.minimum(jnp.minimum(free_step, upper - a), b - lower)
-    new_a = jnp.where(t >= upper - a, upper, snap_to_bound(a + t, a, *limits_a))
-    new_b = snap_to_bound(jnp.clip(b - (new_a - a) - sum_error, *limits_b), b, *limits_b)
-    new_b = jnp.where(t >= b - lower, lower, new_b)
-    return jnp.where(free_step > 0, new_a, a), jnp.where(free_step > 0, new_b, b)
-
-
 def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
     """One SMO step on a pair, which keeps the sum of the coefficients.
 
@@ -69,93 +45,73 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
         i = argmax gain_up;   j = argmax (gain_up_i - gain_down_j)^2 / (K_ii + K_jj - 2 K_ij);
         coef_i += t, coef_j -= t
 
+    Of coefficients in parts each part has its own row i. Among the pairs of all parts the best by
+    second order is taken, and the sum of each part is kept.
+
     Args:
         row: i -> (n,) kernel values of row i, plus l2_i at entry i.
-        dual: before the step.
-        sum_error: () the sum of the coefficients, which this step corrects.
+        dual: before the step; coefficients and bounds are (n,), or (k, n) without l1 and l2.
+        sum_error: () or (k,) what the sums are off by, which this step corrects.
 
     Returns:
         The dual after the step, its sum_error, and the step.
 
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order
-        information, JMLR 6, 2005.
+        information, JMLR 6, 2005; of parts: C.-C. Chang, C.-J. Lin, LIBSVM: a library for support
+        vector machines, ACM TIST 2, 2011, section 4.2.
     """
     coef, grad, bounds, diag = dual
-    i, up = argmax_value(gain_up(dual))
-    row_i, gain_difference = row(i), up - gain_down(dual)
-    scale = index_row(diag, i) + diag
-    curvature = _curvature(scale - 2 * row_i, scale)
-    gain = jnp.where(gain_difference > 0, gain_difference * gain_difference / curvature, -1)
-    j, _ = argmax_value(gain)
-    row_j = row(j)
-    a, b = index_row(coef, i), index_row(coef, j)
 
-    def end(bound, k, is_beyond):
+    def pairs_of(up, down):
+        """The row i of largest gain, its kernel values, and what decides on j, (n,) each."""
+        i, largest = argmax_value(up)
+        row_i, difference = row(i), largest - down
+        scale = index_row(diag, i) + diag
+        curvature = _curvature(scale - 2 * row_i, scale)
+        gain = jnp.where(difference > 0, difference * difference / curvature, -1)
+        return i, row_i, difference, curvature, gain
+
+    at: Callable = index_row
+    part: tuple = ()
+    if coef.ndim == 1:
+        error = sum_error
+        i, row_i, difference, curvature, gain = pairs_of(gain_up(dual), gain_down(dual))
+        j, _ = argmax_value(gain)
+    else:
+        found = [pairs_of(*gains) for gains in zip(gain_up(dual), gain_down(dual), strict=True)]
+        tops, rows, difference, curvature, gain = map(jnp.stack, zip(*found, strict=True))
+        best, _ = argmax_value(gain.reshape(-1))
+        k, j = best // len(grad), best % len(grad)
+        i, row_i, error = (index_row(a, k) for a in (tops, rows, sum_error))
+        at, part = lambda a, i: lax.dynamic_slice(a, (k, i), (1, 1))[0, 0], (k,)
+    row_j, a, b = row(j), at(coef, i), at(coef, j)
+
+    def end(bound, i, is_beyond):
         """The bound of a coefficient, or 0 where l1 > 0 puts a kink before it."""
         if bounds.l1 is None:
-            return index_row(bound, k)
-        return jnp.where(is_beyond & (index_row(bounds.l1, k) > 0), 0, index_row(bound, k))
+            return at(bound, i)
+        return jnp.where(is_beyond & (index_row(bounds.l1, i) > 0), 0, at(bound, i))
 
     upper, lower = end(bounds.high, i, a < 0), end(bounds.low, j, b > 0)
-    free_step = jnp.maximum(index_row(gain_difference, j) / index_row(curvature, j), 0)
-    ends = (lower, upper)
-    limits = tuple((index_row(bounds.low, k), index_row(bounds.high, k)) for k in (i, j))
-    new_a, new_b = _move_pair(a, b, ends, limits, free_step, sum_error)
+    of_a, of_b = ((at(bounds.low, k), at(bounds.high, k)) for k in (i, j))
+    free_step = jnp.maximum(at(difference, j) / at(curvature, j), 0)
+    # Bounds are met exactly. The partner changes by the rounded change of a, and corrects the sum.
+    t = jnp.minimum(jnp.minimum(free_step, upper - a), b - lower)
+    new_a = jnp.where(t >= upper - a, upper, snap_to_bound(a + t, a, *of_a))
+    new_b = snap_to_bound(jnp.clip(b - (new_a - a) - error, *of_b), b, *of_b)
+    new_b = jnp.where(t >= b - lower, lower, new_b)
+    new_a, new_b = jnp.where(free_step > 0, new_a, a), jnp.where(free_step > 0, new_b, b)
     index, by = jnp.stack([i, j]), jnp.stack([new_a - a, new_b - b])
     change = -by[0] * row_i - by[1] * row_j
     # two slice updates compile to less than a scatter
-    for k, value in ((i, new_a), (j, new_b)):
-        coef = lax.dynamic_update_index_in_dim(coef, value, k, 0)
+    for i, value in ((i, new_a), (j, new_b)):
+        coef = lax.dynamic_update_slice(coef, value.reshape((1,) * coef.ndim), (*part, i))
+    added = by[0] + by[1]
+    if part:
+        added = jnp.where(lax.iota(jnp.int32, len(coef)) == part[0], added, 0)
+    gap = jnp.maximum(jnp.max(fast_max(difference)), 0)
     dual = dual._replace(coef=coef, grad=grad + change)
-    gap = jnp.maximum(fast_max(gain_difference), 0)
-    return dual, sum_error + (by[0] + by[1]), SmoStep(index, by, gap, change)
-
-
-def part_pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
-    """One SMO step on a pair of one part, which keeps the sum of each part.
-
-    Each part has its own row of largest gain. Among the pairs of all parts the best by second order
-    is taken:
-
-        i_k = argmax gain_up_k;   k, j = argmax (gain_up_k,i_k - gain_down_kj)^2 / curvature
-        coef_ki += t, coef_kj -= t
-
-    Args:
-        row: i -> (n,) kernel values of row i.
-        dual: before the step; coefficients and bounds are (k, n), a row for each part.
-        sum_error: (k,) what the sums of the parts are off by.
-
-    Returns:
-        As `pair_step`.
-
-    Reference: C.-C. Chang, C.-J. Lin, LIBSVM: a library for support vector machines, ACM TIST 2,
-        2011, section 4.2.
-    """
-    coef, grad, bounds, diag = dual
-    n = grad.shape[0]
-    top, up = jax.vmap(argmax_value)(gain_up(dual))
-    top_rows = jnp.stack([row(top[k]) for k in range(coef.shape[0])])
-    gain_difference = up[:, None] - gain_down(dual)
-    scale = jnp.stack([index_row(diag, i) for i in top])[:, None] + diag[None, :]
-    curvature = _curvature(scale - 2 * top_rows, scale)
-    gain = jnp.where(gain_difference > 0, gain_difference * gain_difference / curvature, -1)
-    best, _ = argmax_value(gain.reshape(-1))
-    k, j = best // n, best % n
-    i, row_i, row_j = index_row(top, k), index_row(top_rows, k), row(j)
-    at = lambda a, column: lax.dynamic_slice(a, (k, column), (1, 1))[0, 0]
-    a, b = at(coef, i), at(coef, j)
-    limits = tuple((at(bounds.low, column), at(bounds.high, column)) for column in (i, j))
-    free_step = jnp.maximum(at(gain_difference, j) / at(curvature, j), 0)
-    ends = (limits[1][0], limits[0][1])
-    new_a, new_b = _move_pair(a, b, ends, limits, free_step, index_row(sum_error, k))
-    by = jnp.stack([new_a - a, new_b - b])
-    change = -by[0] * row_i - by[1] * row_j
-    for column, value in ((i, new_a), (j, new_b)):
-        coef = lax.dynamic_update_slice(coef, value[None, None], (k, column))
-    added = jnp.where(lax.iota(jnp.int32, coef.shape[0]) == k, by[0] + by[1], 0)
-    gap = jnp.maximum(jnp.max(fast_max(gain_difference)), 0)
-    dual = dual._replace(coef=coef, grad=grad + change)
-    return dual, sum_error + added, SmoStep(jnp.stack([i, j]), by, gap, change)
+    return dual, sum_error + added, SmoStep(index, by, gap, change)
 
 
 def coordinate_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
@@ -192,7 +148,7 @@ def coordinate_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, 
     return dual._replace(coef=new_coef, grad=grad + change), sum_error, step
 
 
-STEPS = {"free": pair_step, "none": coordinate_step, "parts": part_pair_step}
+STEPS = {"free": pair_step, "none": coordinate_step, "parts": pair_step}
 
 
 class Solved(NamedTuple):

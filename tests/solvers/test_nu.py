@@ -34,7 +34,7 @@ from sklearn.svm import NuSVC, NuSVR, OneClassSVM
 import jaxsvm
 from jaxsvm import kernels
 from jaxsvm.engines.dual_qp import Dual
-from jaxsvm.engines.smo_step import part_pair_step
+from jaxsvm.engines.smo_step import pair_step
 from jaxsvm.objectives import nu_problems
 from jaxsvm.types import Quadratic
 
@@ -166,7 +166,7 @@ def test_steps_are_those_of_libsvms_solver(form, x64):
         Quadratic(jnp.asarray(low), jnp.asarray(high)),
         jnp.ones(N),
     )
-    step = jax.jit(functools.partial(part_pair_step, lambda i: jnp.asarray(gram)[i]))
+    step = jax.jit(functools.partial(pair_step, lambda i: jnp.asarray(gram)[i]))
     sum_error, ours = jnp.zeros(len(low)), []
     for _ in pairs:
         dual, sum_error, change = step(dual, sum_error)
