@@ -178,6 +178,17 @@ class Problem(NamedTuple):
         return self.lam * (cross + t * square) + rate
 
 
+@register("BundleState")
+class BundleState(NamedTuple):
+    """The best point, the minimiser of the model, and the planes."""
+
+    best: Point
+    model: Point
+    planes: Planes
+    weight: Array  # (n,)
+    t: Array  # ()  int32
+
+
 def make_problem(
     lam: Scalar, loss: Any, bias: str, classes: int | None, data: Batch, weight: Array
 ) -> Problem:
@@ -291,6 +302,8 @@ class BundleSolver(AllRowsSolver):
     bias: Literal["none", "feature", "free"] = "none"
     classes: int | None = between(2, default=None)
 
+    mix = 1.0  # part of the minimiser of the model in the point of the new plane
+
     def check(self) -> None:
         if isinstance(self.loss, crammer_singer_loss) != (self.classes is not None):
             raise ValueError(
@@ -314,9 +327,28 @@ class BundleSolver(AllRowsSolver):
         """The objective over rows with weights (n,)."""
         return make_problem(self.lam, self.loss, self.bias, self.classes, data, weight)
 
-    def columns(self, data: Batch) -> int:
-        """p, the number of weights."""
-        return (data.x.shape[-1] + (self.bias == "feature")) * (self.classes or 1)
+    def next_best(self, problem: Problem, best: Point, model: Point, t: Array) -> tuple[Point, Any]:
+        """The best point after a round, and the products with the rows that the round took."""
+        raise NotImplementedError
+
+    def init(self, key: Array, data: Batch) -> BundleState:
+        dtype = accum_dtype(data.x)
+        columns = (data.x.shape[-1] + (self.bias == "feature")) * (self.classes or 1)
+        weight, planes = data.weight.astype(dtype), no_planes(self.planes, columns, dtype)
+        start = self.problem(data, weight).at(jnp.zeros(columns, dtype))
+        state = BundleState(start, start, planes, weight, jnp.zeros((), jnp.int32))
+        return jax.tree.map(jnp.array, state)  # each array its own
+
+    def update(self, state: BundleState, batch: Batch) -> tuple[BundleState, Info]:
+        best, model, planes, weight, t = state
+        problem = self.problem(batch, weight)
+        part = without_derivatives("cutting planes", cast(self.mix, weight.dtype))
+        between = (1 - part) * best.response + part * model.response
+        planes, minimiser = add_plane(problem.lam, planes, *problem.plane(between))
+        model = problem.at(minimiser)
+        new, passes = self.next_best(problem, best, model, t)
+        info = info_of(problem, best, new, relative_gap(problem, planes, new), passes)
+        return BundleState(new, model, planes, weight, t + 1), info
 
     def model(self, state: Any, data: Batch | None = None) -> Linear | OneVsRest:
         point, k = state.best, self.classes

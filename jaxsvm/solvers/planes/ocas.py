@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..._node import cast, node, positive, register
+from ..._node import node, positive
 from ...checks import number
-from ...engines.bundle import (
-    BundleSolver,
-    Planes,
-    Point,
-    add_plane,
-    info_of,
-    no_planes,
-    relative_gap,
-)
+from ...engines.bundle import BundleSolver, Point, Problem
 from ...engines.conjugate import REFRESH
-from ...implicit import without_derivatives
-from ...numerics import accum_dtype, any_under_vmap
-from ...types import Array, Batch, Info
-
-
-@register("OcasState")
-class OcasState(NamedTuple):
-    """The best point, the minimiser of the model, and the planes."""
-
-    best: Point
-    model: Point
-    planes: Planes
-    weight: Array  # (n,)
-    t: Array  # ()  int32
+from ...numerics import any_under_vmap
+from ...types import Array
 
 
 @node
@@ -95,25 +74,9 @@ class ocas(BundleSolver):
             raise ValueError(f"mix must be at most 1, got {float(self.mix):g}")
         super().check()
 
-    def init(self, key: Array, data: Batch) -> OcasState:
-        dtype = accum_dtype(data.x)
-        weight, columns = data.weight.astype(dtype), self.columns(data)
-        start = self.problem(data, weight).at(jnp.zeros(columns, dtype))
-        bundle = no_planes(self.planes, columns, dtype)
-        state = OcasState(start, start, bundle, weight, jnp.zeros((), jnp.int32))
-        return jax.tree.map(jnp.array, state)  # each array its own
-
-    def update(self, state: OcasState, batch: Batch) -> tuple[OcasState, Info]:
-        best, model, bundle, weight, t = state
-        problem = self.problem(batch, weight)
-        part = without_derivatives("cutting planes", cast(self.mix, weight.dtype))
-        between = (1 - part) * best.response + part * model.response
-        bundle, minimiser = add_plane(problem.lam, bundle, *problem.plane(between))
-        model = problem.at(minimiser)
-        new = problem.search(best, model, part)
+    def next_best(self, problem: Problem, best: Point, model: Point, t: Array) -> tuple[Point, Any]:
+        new = problem.search(best, model, jnp.asarray(self.mix, model.w.dtype))
         # Responses that are added up lose digits: from time to time they are computed again.
         is_due = any_under_vmap((t + 1) % REFRESH == 0)
         new = lax.cond(is_due, lambda: problem.at(new.w), lambda: new)
-        residual = relative_gap(problem, bundle, new)
-        info = info_of(problem, best, new, residual, jnp.where(is_due, 3, 2))
-        return OcasState(new, model, bundle, weight, t + 1), info
+        return new, jnp.where(is_due, 3, 2)

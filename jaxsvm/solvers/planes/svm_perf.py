@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..._node import node, register
-from ...engines.bundle import (
-    BundleSolver,
-    Planes,
-    Point,
-    add_plane,
-    info_of,
-    no_planes,
-    relative_gap,
-)
-from ...numerics import accum_dtype
-from ...types import Array, Batch, Info
-
-
-@register("SvmPerfState")
-class SvmPerfState(NamedTuple):
-    """The best point, the minimiser of the model, and the planes."""
-
-    best: Point
-    minimiser: Array  # (p,)
-    planes: Planes
-    weight: Array  # (n,)
+from ..._node import node
+from ...engines.bundle import BundleSolver, Point, Problem
+from ...types import Array
 
 
 @node
@@ -81,21 +62,6 @@ class svm_perf(BundleSolver):
         2010.
     """
 
-    def init(self, key: Array, data: Batch) -> SvmPerfState:
-        dtype = accum_dtype(data.x)
-        weight, columns = data.weight.astype(dtype), self.columns(data)
-        zero = jnp.zeros(columns, dtype)
-        start = self.problem(data, weight).at(zero)
-        state = SvmPerfState(start, zero, no_planes(self.planes, columns, dtype), weight)
-        return jax.tree.map(jnp.array, state)  # each array its own
-
-    def update(self, state: SvmPerfState, batch: Batch) -> tuple[SvmPerfState, Info]:
-        best, minimiser, bundle, weight = state
-        problem = self.problem(batch, weight)
-        w = problem.at(minimiser)
-        bundle, minimiser = add_plane(problem.lam, bundle, *problem.plane(w.response))
-        is_better = problem.objective(w) < problem.objective(best)
-        new = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), w, best)
-        residual = relative_gap(problem, bundle, new)
-        info = info_of(problem, best, new, residual, 2)
-        return SvmPerfState(new, minimiser, bundle, weight), info
+    def next_best(self, problem: Problem, best: Point, model: Point, t: Array) -> tuple[Point, Any]:
+        is_better = problem.objective(model) < problem.objective(best)
+        return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), model, best), 2
