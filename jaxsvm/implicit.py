@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import chex
 import jax
@@ -58,6 +58,7 @@ from .numerics import (
     preconditioner,
     symmetric,
     system_for,
+    tangents_of,
     weighted_gram,
 )
 from .objectives.nu_problems import Parts
@@ -543,15 +544,13 @@ def _second_order(loss: Loss, data: Batch, score: Array) -> tuple[Array, Callabl
     return slope + weigh(score - fixed), weigh, hessian.diagonal
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def without_derivatives(method: str, tree: object) -> State:
+def without_derivatives(method: str, tree: object) -> Any:
     """The tree itself; its derivatives are refused, as those of runs of the method."""
-    return tree
 
+    def refuse(tree):
+        raise TypeError(
+            f"runs of {method} have no derivatives: take newton, interior_point, dual_descent, or "
+            "of several classes crammer_singer, whose models have those of the exact solution"
+        )
 
-@without_derivatives.defjvp
-def _refuse(method: str, primals: tuple, tangents: tuple) -> NoReturn:
-    raise TypeError(
-        f"runs of {method} have no derivatives: take newton, interior_point, dual_descent, or of "
-        "several classes crammer_singer, whose models have those of the exact solution"
-    )
+    return tangents_of(refuse)(lambda tree: tree)(tree)

@@ -20,7 +20,15 @@ import numpy as np
 from jax import lax
 
 from .checks import refuse_masked
-from .numerics import accum_dtype, count, gather, in_double, pairwise_sum
+from .numerics import (
+    accum_dtype,
+    count,
+    gather,
+    in_double,
+    pairwise_sum,
+    tangents_of,
+    with_slopes,
+)
 from .numerics.wavelet import Ranges, key_bits, sums_by_key
 from .risks import Hessian, Risk
 from .types import Array, Batch
@@ -301,33 +309,20 @@ def pair_risk(
 
         slope = at_rows(row, slope)
         hessian = Hessian(product, at_rows(row, 2 * share * (d + p)))
-        return _with_slope(jnp.maximum(risk, 0), score, slope), slope, hessian
+        return with_slopes(jnp.maximum(risk, 0), slope, score), slope, hessian
 
     second = evaluate if squared else None
     return Risk(lambda score: evaluate(score)[:2], second_order=second, present=pairs.weight > 0)
 
 
-@jax.custom_jvp
-def _constant(weight: Array) -> Array:
-    """The weights of the rows; derivatives in them are refused."""
-    return weight
-
-
-@_constant.defjvp
-def _refuse(primals: tuple, tangents: tuple) -> NoReturn:
+def _refuse(weight: Array) -> NoReturn:
     raise TypeError(
         "losses of ranking have no derivatives in the weights of the rows: take "
         "jax.lax.stop_gradient of the weights"
     )
 
 
-@jax.custom_jvp
-def _with_slope(value: Array, score: Array, slope: Array) -> Array:
-    """The value (), with the derivative `slope` (n,) in the scores."""
-    return value
-
-
-@_with_slope.defjvp
-def _along_slope(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    value, _, slope = primals
-    return value, pairwise_sum(slope * tangents[1])
+@tangents_of(_refuse)
+def _constant(weight: Array) -> Array:
+    """The weights of the rows; derivatives in them are refused."""
+    return weight

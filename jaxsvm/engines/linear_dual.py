@@ -18,7 +18,16 @@ from ..implicit import simplex_solution, solution
 from ..kernels import linear
 from ..losses import hinge
 from ..models import Linear
-from ..numerics import dot, pairwise_sum, put_row, row_at, row_loops, split_constant, sqnorms
+from ..numerics import (
+    dot,
+    pairwise_sum,
+    put_row,
+    row_at,
+    row_loops,
+    split_constant,
+    sqnorms,
+    tangents_of,
+)
 from ..types import Array, Batch, Loss, Quadratic, Rows, Scalar, SparseRows
 from .base import LinearSolver
 
@@ -87,39 +96,24 @@ def parameters_of(C: Scalar, loss: Loss | None, data: Batch, dtype: DTypeLike) -
     return data.x, *jax.tree.map(jnp.asarray, numbers)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def attach_derivatives(bias: str, w: Array, coef: Array, parameters: tuple) -> Array:
-    """The weights w, with the derivatives of the exact solution in the parameters.
+def linear_model(
+    bias: str, v: Array, coef: Array | None = None, parameters: tuple | None = None
+) -> Linear:
+    """The model of weights v, with the derivatives of the exact solution in the parameters.
 
     Args:
         bias: "feature", "free" or "none".
-        w: (p,) optimal weights, with that of the bias last where there is one; of k classes
+        v: (p,) optimal weights, with that of the bias last where there is one; of k classes
             (k, p).
         coef: (n,) signed dual coefficients, exactly on those of their bounds that are active; of k
             classes (n, k), as `implicit.simplex_solution` has them.
-        parameters: as `parameters_of` returns them.
+        parameters: as `parameters_of` returns them; None: without derivatives.
 
     Returns:
-        w. Without differentiation nothing is computed.
+        The model. Without differentiation nothing is computed.
     """
-    return w
 
-
-def linear_model(
-    bias: str, v: Array, coef: Array | None = None, parameters: object = None
-) -> Linear:
-    """The model of weights as of `attach_derivatives`, with those unless `parameters` are None."""
-    if parameters is not None:
-        v = attach_derivatives(bias, *lax.stop_gradient((v, coef)), parameters)
-    return Linear(*split_constant(v, bias != "none"), bias)
-
-
-@attach_derivatives.defjvp
-def _derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    """The weights, and their tangents by `implicit.solution`."""
-    w, coef, parameters = primals
-
-    def weights_of(parameters):
+    def weights_of(w, coef, parameters):
         x, y, weight, C, loss = parameters
         x = x.toarray() if isinstance(x, SparseRows) else x
         if bias == "feature":
@@ -133,8 +127,10 @@ def _derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Array, Arra
         weights = dot(attached, x)
         return jnp.concatenate([weights, b[None]]) if bias == "free" else weights
 
-    tangent = jax.jvp(weights_of, (parameters,), (tangents[2],))[1]
-    return attach_derivatives(bias, w, coef, parameters), tangent
+    if parameters is not None:
+        exact = tangents_of(weights_of)(lambda w, coef, parameters: w)
+        v = exact(*lax.stop_gradient((v, coef)), parameters)
+    return Linear(*split_constant(v, bias != "none"), bias)
 
 
 class Start(NamedTuple):

@@ -87,6 +87,8 @@ from .sparse_products import pack_rows as pack_rows
 from .sparse_products import put_row as put_row
 from .sparse_products import row_at as row_at
 from .sparse_products import row_loops as row_loops
+from .tangents import tangents_of as tangents_of
+from .tangents import with_slopes as with_slopes
 from .water_filling import WaterFill as WaterFill
 from .water_filling import one_level as one_level
 from .water_filling import two_levels as two_levels

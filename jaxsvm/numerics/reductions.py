@@ -18,6 +18,7 @@ from jax.sharding import PartitionSpec
 from ..types import Array
 from .products import dot
 from .sharding import ROWS, map_shards, on_one_device, shards
+from .tangents import tangents_of
 
 SHORT = 1024  # entries of vectors up to which one loop reduces several
 BLOCK = 128  # entries that are searched linearly for one sample
@@ -65,17 +66,6 @@ def sums(terms: Any, sizes: Any = ()) -> tuple[Array, ...]:
     return *map(jnp.sum, terms), *map(fast_max, sizes)
 
 
-@jax.custom_jvp
-def total(a: Array) -> Array:
-    """The sum of (n,), by one loop where it is short, which compiles sooner."""
-    return fold((a,))[0] if a.shape[0] <= SHORT else pairwise_sum(a)
-
-
-@total.defjvp
-def _total_of_tangents(primals: tuple, tangents: tuple) -> tuple:
-    return total(*primals), pairwise_sum(*tangents)
-
-
 def pairwise_sum(a: Array) -> Array:
     """The sum of (n,) by pairwise folding.
 
@@ -91,6 +81,12 @@ def pairwise_sum(a: Array) -> Array:
         half = a.shape[-1] // 2
         a = a[..., :half] + a[..., half:]
     return jnp.sum(a) + jnp.sum(tail) if n > foldable else jnp.sum(a)
+
+
+@tangents_of(pairwise_sum)
+def total(a: Array) -> Array:
+    """The sum of (n,), by one loop where it is short, which compiles sooner."""
+    return fold((a,))[0] if a.shape[0] <= SHORT else pairwise_sum(a)
 
 
 def sample_proportional(share: Array, u: Array) -> Array:

@@ -14,8 +14,8 @@ from jax import lax
 from .._node import register
 from ..types import Array, Scalar
 from .batching import map_on_cpu
-from .products import dot
 from .reductions import fast_max, fast_min, pairwise_sum
+from .tangents import with_slopes
 
 FEW = 8  # Newton steps from an initial guess
 # limit for the search of the bias; a third are bisections, which alone would suffice in float64
@@ -87,7 +87,7 @@ def one_level(
     c, v, w, guess = lax.stop_gradient((responses, volume, weight, start))
     edge, level, mass = map_on_cpu(_solve_level)(c, v, w, guess)
     slopes = _level_derivatives(c, edge, level - c, mass, w)
-    level = _with_derivatives(level, slopes, (responses, volume, weight))
+    level = with_slopes(level, slopes, (responses, volume, weight))
     return WaterFill(level, jnp.zeros_like(level), slopes[0])
 
 
@@ -145,10 +145,10 @@ def two_levels(
     ]
     slopes = jax.tree.map(lambda a, b: (1 - right_share) * a + right_share * b, *parts)
     variables = responses, volume, weight
-    level = _with_derivatives(best.level, slopes, variables)
+    level = with_slopes(best.level, slopes, variables)
     # The bias where the two pieces meet, or of a plateau its midpoint.
     by_drop = jax.tree.map(lambda a, b: over_drop(b - a), *parts)
-    meeting = _with_derivatives(best.bias, by_drop, variables)
+    meeting = with_slopes(best.bias, by_drop, variables)
     plateau = _middle(responses, y, best._replace(level=level), w)
     bias = jnp.where(best.slope == 0, plateau, meeting)
     level = jnp.where(both, level, jnp.inf)
@@ -342,22 +342,3 @@ def _middle(c: Array, y: Array, piece: _Piece, w: Array) -> Array:
     low = jnp.maximum(piece.level - bottom(y > 0, ~under), top(y <= 0, under) - piece.level)
     high = jnp.minimum(piece.level - top(y > 0, under), bottom(y <= 0, ~under) - piece.level)
     return (low + high) / 2
-
-
-@jax.custom_jvp
-def _with_derivatives(value: Array, slopes: tuple, variables: tuple) -> Array:
-    """A number with its derivatives attached.
-
-    Args:
-        value: ()
-        slopes: in the responses (n,), in the volume () and in the weights (n,).
-        variables: the responses, the volume and the weights.
-    """
-    return value
-
-
-@_with_derivatives.defjvp
-def _derivatives(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    value, (share, slope, of_weight), _ = primals
-    responses, volume, weight = tangents[2]
-    return value, dot(share, responses) + slope * volume + dot(of_weight, weight)

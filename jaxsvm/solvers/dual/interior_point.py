@@ -14,7 +14,6 @@ from ...engines.base import info_of
 from ...engines.dual_qp import Dual, intercept
 from ...engines.linear_dual import (
     LinearDualSolver,
-    attach_derivatives,
     check_columns,
     clip_rounds,
     linear_model,
@@ -131,19 +130,15 @@ class interior_point(LinearDualSolver):
         return new, info_of(new.loss, new.residual, support, evals)
 
     def model(self, state: InteriorState, data: Batch | None = None) -> Linear:
-        w = state.best.w if data is None else self._with_derivatives(state, data)
-        return linear_model(self.bias, w)
-
-    def _with_derivatives(self, state: InteriorState, data: Batch) -> Array:
-        """The weights (p,) with the derivatives of the exact solution."""
+        if data is None:
+            return linear_model(self.bias, state.best.w)
         dtype = state.residual.dtype
         x, y, weight, C, loss = parameters_of(self.C, self.loss, data, dtype)
         x = x.toarray() if isinstance(x, SparseRows) else x
-        w, coef = lax.stop_gradient((state.best.w, _snapped(state.best, y, loss)))
-        coef = lax.stop_gradient(C * weight) * coef
+        w, coef = state.best.w, C * weight * _snapped(state.best, y, loss)
         if self.bias == "free":
             w = _with_midpoint(w, coef, x, y, loss.quadratic(y, C * weight))
-        return attach_derivatives(self.bias, w, coef, (x.astype(dtype), y, weight, C, loss))
+        return linear_model(self.bias, w, coef, (x.astype(dtype), y, weight, C, loss))
 
 
 def _snapped(best: Iterate, y: Array, loss: Loss) -> Array:

@@ -13,7 +13,7 @@ from ..._node import static, struct
 from ...checks import check_choice, integer, is_array, is_class_number
 from ...engines.moments import add_joint, check_columns, joint_rows, no_moments
 from ...models import Linear, OneVsRest
-from ...numerics import accum_dtype, dot, fold_rows, in_double, is_traced
+from ...numerics import accum_dtype, dot, fold_rows, in_double, is_traced, tangents_of
 from ...types import Array, Batch, SparseRows, check_weights
 
 BLOCK = 4096  # rows whose errors are computed at once
@@ -113,7 +113,9 @@ def ridge_path(
     if is_traced(x, y, weight, strengths):
         dtype = accum_dtype(x)
         numbers = (jnp.asarray(a).astype(dtype) for a in (y, weight, strengths))
-        return _traced_path(bias, classes, x, *numbers)
+        plain = functools.partial(_path, bias=bias, classes=classes)
+        in_float64 = lambda *rows: in_double(plain)(dtype, *rows)
+        return tangents_of(plain)(in_float64)(x, *numbers)
     _check_rows(y, weight, classes)
     with jax.enable_x64(True):
         vectors = (np.asarray(a, np.float64) for a in (y, weight, strengths))
@@ -142,20 +144,6 @@ def _strengths(lam: object) -> Any:
             wrong = known[~((known > 0) & (known < np.inf))][0]
             raise ValueError(f"lam must hold finite numbers above 0, got {wrong:g}")
     return lam
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _traced_path(
-    bias: str, classes: int | None, x: object, y: Array, weight: Array, lam: Array
-) -> RidgePath:
-    """The path computed in float64, in the dtype of y; its derivatives are computed in that."""
-    return in_double(lambda *rows: _path(*rows, bias, classes))(y.dtype, x, y, weight, lam)
-
-
-@_traced_path.defjvp
-def _tangents_in_dtype(bias: str, classes: int | None, primals: tuple, tangents: tuple) -> tuple:
-    plain = lambda *rows: _path(*rows, bias, classes)
-    return _traced_path(bias, classes, *primals), jax.jvp(plain, primals, tangents)[1]
 
 
 @functools.partial(jax.jit, static_argnames=("bias", "classes"))

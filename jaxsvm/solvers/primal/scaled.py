@@ -24,7 +24,7 @@ from jax import lax
 from ..._node import register
 from ...engines.gradient_descent import info_of, rows_in
 from ...models import Linear
-from ...numerics import accum_dtype, any_under_vmap, put_row, row_at, two_sum
+from ...numerics import accum_dtype, any_under_vmap, put_row, row_at, tangents_of, two_sum
 from ...numerics.sparse_products import added, referenced, scores
 from ...types import Array, Batch, Info
 
@@ -188,7 +188,7 @@ def _new_row(row: Array, factors: Array) -> Array:
 _new_rows = jax.vmap(_new_row, (0, None))
 
 
-@jax.custom_jvp
+@tangents_of(lambda due, table, factors: jnp.where(due, _new_rows(table, factors), table))
 def fold(due: Array, table: Array, factors: Array) -> Array:
     """A table with size v for v and beta v + u added to the sum, if that is due.
 
@@ -204,10 +204,3 @@ def fold(due: Array, table: Array, factors: Array) -> Array:
         return lax.cond(due, lambda: _new_rows(table, factors), lambda: table)
 
     return lax.platform_dependent(due, table, factors, cpu=by_entry, default=whole)
-
-
-@fold.defjvp
-def _fold_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    due, *rest = primals
-    plain = lambda table, factors: jnp.where(due, _new_rows(table, factors), table)
-    return fold(due, *rest), jax.jvp(plain, tuple(rest), tuple(tangents[1:]))[1]
