@@ -116,8 +116,7 @@ def linear_model(
     def weights_of(w, coef, parameters):
         x, y, weight, C, loss = parameters
         x = x.toarray() if isinstance(x, SparseRows) else x
-        if bias == "feature":
-            x = jnp.concatenate([x, jnp.ones_like(x[:, :1])], axis=1)
+        x = jnp.pad(x, ((0, 0), (0, int(bias == "feature"))), constant_values=1)
         data = Batch(x, y, jnp.arange(y.shape[0], dtype=jnp.int32), weight)
         if coef.ndim > 1:
             return dot(simplex_solution(coef, linear(), data, C).T, x)

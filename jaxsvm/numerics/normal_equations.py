@@ -59,8 +59,7 @@ def weighted_gram(x: Array | SparseRows, s: Array, constant: bool) -> Array:
     def add(total, part, is_new):
         rows, s = part
         rows = (rows.toarray() if isinstance(rows, SparseRows) else rows).astype(dtype)
-        if constant:
-            rows = jnp.concatenate([rows, jnp.ones((rows.shape[0], 1), dtype)], axis=1)
+        rows = jnp.pad(rows, ((0, 0), (0, int(constant))), constant_values=1)
         return total + dot((rows * jnp.where(is_new, s, 0)[:, None]).T, rows)
 
     size = columns + constant
@@ -78,9 +77,7 @@ def sparsely_weighted_gram(x: Array, s: Array, constant: bool) -> Array:
     def add(k, total):
         start = k * GATHERED
         index = lax.dynamic_slice_in_dim(place, start, GATHERED)
-        rows = x[index].astype(s.dtype)
-        if constant:
-            rows = jnp.concatenate([rows, jnp.ones((GATHERED, 1), s.dtype)], axis=1)
+        rows = jnp.pad(x[index].astype(s.dtype), ((0, 0), (0, int(constant))), constant_values=1)
         is_row = start + jnp.arange(GATHERED, dtype=jnp.int32) < used
         return total + dot((rows * jnp.where(is_row, s[index], 0)[:, None]).T, rows)
 

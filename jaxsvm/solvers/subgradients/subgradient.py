@@ -11,13 +11,12 @@ import optax
 
 from ..._node import node, positive
 from ...averaging import average_iterates
-from ...engines.gradient_descent import GradientSolver, Weights, ball, descent, regularised
+from ...engines.gradient_descent import GradientSolver, Weights, regularised
 from ...losses import hinge
 from ...numerics import norm
-from ...projections import keep
 from ...samplers import whole
-from ...schedules import inverse_sqrt, inverse_time
 from ...types import Array, Batch, Loss
+from ..primal.pegasos import pegasos
 
 
 @node
@@ -71,11 +70,5 @@ class subgradient(GradientSolver):
         return jnp.sqrt(norm(w) ** 2 + (0 if b is None else b * b))
 
     def chain(self, stats: object) -> optax.GradientTransformation:
-        step = optax.scale_by_learning_rate(inverse_time(1 / self.lam))
-        free = self.bias == "free"
-        bias_step = optax.scale_by_learning_rate(inverse_sqrt(1.0)) if free else None
-        return optax.chain(
-            descent(self.lam, step, self.bias, bias_step=bias_step),
-            keep(ball(1 / jnp.sqrt(self.lam), self.bias)),
-            average_iterates(weights=lambda t: t + 1),
-        )
+        steps = pegasos(self.lam, bias=self.bias).chain(stats)
+        return optax.chain(steps, average_iterates(weights=lambda t: t + 1))
