@@ -141,9 +141,20 @@ def certificate(
     if isinstance(model, Fit):
         model = model.classifier if model.classes.names else model.model
     model, data = check_objective(model, data, loss, needs="__call__")
+    passes = integer("passes", passes, 0)
+    has_l1 = isinstance(l1_ratio, jax.core.Tracer) or l1_ratio != 0
     if dual is not None:
         dual = dual if is_array(dual) else np.asarray(dual, np.float64)
-        _check_dual(dual, model, data, passes, l1_ratio)
+        is_linear = data.y.ndim == 1 and isinstance(innermost(model), Linear)
+        if not is_linear or passes or has_l1:
+            raise ValueError(
+                "dual is for linear models of one target, with passes=0 and l1_ratio=0"
+            )
+        if dual.shape != data.y.shape:
+            raise ValueError(
+                f"dual has shape {dual.shape}, expected a number for each of the "
+                f"{data.y.shape[0]} rows"
+            )
     if problems := _problems(model, data):
         name, given = ("lam", lam) if C is None else ("C", C)
         if np.ndim(given) > 1 or np.ndim(given) and len(given) != len(problems):
@@ -171,13 +182,12 @@ def certificate(
         raise ValueError(
             f"the model has a bias of {float(inner.b):g}: say bias='feature' or bias='free'"
         )
-    passes = integer("passes", passes, 0)
     if passes and bias == "free":
         raise ValueError(
             "passes of dual ascent need bias 'none' or 'feature': the dual of a free bias has an "
             "equality constraint"
         )
-    if isinstance(l1_ratio, jax.core.Tracer) or l1_ratio != 0:
+    if has_l1:
         check_scalars(l1_ratio=l1_ratio)
         if not isinstance(l1_ratio, jax.core.Tracer) and not 0 <= float(l1_ratio) <= 1:
             raise ValueError(f"l1_ratio must be a number from 0 to 1, got {float(l1_ratio):g}")
@@ -204,19 +214,6 @@ def certificate(
                 "and weights of the rows"
             )
     return proof._replace(exact=proof.exact if is_traced(proof) else bool(proof.exact))
-
-
-def _check_dual(dual: Any, model: Any, data: Batch, passes: object, l1_ratio: object) -> None:
-    """Raise for dual coefficients that cannot be taken."""
-    one_target = data.y.ndim == 1 and isinstance(innermost(model), Linear)
-    is_known = not isinstance(l1_ratio, jax.core.Tracer)
-    alone = isinstance(passes, int) and passes == 0 and is_known and l1_ratio == 0
-    if not one_target or not alone:
-        raise ValueError("dual is for linear models of one target, with passes=0 and l1_ratio=0")
-    if dual.shape != data.y.shape:
-        raise ValueError(
-            f"dual has shape {dual.shape}, expected a number for each of the {data.y.shape[0]} rows"
-        )
 
 
 def _problems(model: Any, data: Batch) -> list[tuple[Model, Batch]]:
@@ -301,26 +298,31 @@ def _certificate(
 
 def _by_rows(problem: Problem, model: Model, coef: Array, exact: bool = False) -> Certificate:
     """The certificate by dual coefficients of all rows."""
-    coef, score, inner = problem.feasible(coef), model(problem.data.x), problem.model
+    coef, inner, x = problem.feasible(coef), problem.model, problem.data.x
+    score, without_b = model(x), dataclasses.replace(inner, bias="none")
     if isinstance(inner, Linear):
-        moved = inner.w - _weights(coef, model, problem.data.x)
-        distance = jnp.dot(moved, moved) + problem.constant * (inner.b - jnp.sum(coef)) ** 2
-    else:
-        distance = _distance(problem, coef, dual_scores(problem, coef[:, None])[:, 0], score)
-    return _bound(problem, coef, score, inner.sqnorm(), distance, exact)
+        moved = inner.w - _weights(coef, model, x)
+        return _bound(problem, coef, score, without_b.sqnorm(), jnp.dot(moved, moved), exact)
+    own, other, square = score - inner.b, matvec(inner.kernel, x, x, coef), without_b.sqnorm()
+    in_data, full = _of_rows(inner, coef)
+    on_rows, off_rows = jnp.dot(full - coef, own - other), jnp.dot(coef, other - 2 * own) + square
+    distance = jnp.where(jnp.all(in_data | (inner.coef == 0)), on_rows, off_rows)
+    return _bound(problem, coef, score, square, distance, exact)
 
 
 def _bound(
     problem: Problem, coef: Array, score: Array, square: Array, distance: Array, exact: bool | Array
 ) -> Certificate:
-    """The certificate by the dual point `coef` at squared distance `distance` from the model."""
+    """The certificate by the dual point `coef`; without b, |w|^2 and the squared distance."""
     model, data, lam, loss, _ = problem
     share = problem.share
     slope, losses = slopes(coef, share, lam), loss.value(score, data.y)
     terms = jnp.maximum(losses + loss.conjugate(slope, data.y) - slope * score, 0)
     of_absent = jnp.where(coef == 0, 0, jnp.inf)  # the bounds of a row of weight 0 are 0
+    distance = jnp.maximum(distance, 0) + problem.constant * (model.b - jnp.sum(coef)) ** 2
     gap = lam / 2 * distance + jnp.sum(jnp.where(share > 0, share * terms, of_absent))
     gap = gap + lam * objective_rounding(model, data, coef)
+    square = square + problem.constant * model.b**2
     value = lam / 2 * square + jnp.dot(share, losses)
     return Certificate(value, value - gap, gap, jnp.asarray(exact))
 
@@ -367,9 +369,8 @@ def own_certificate(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) 
     change = jnp.where(full != 0, coef / jnp.where(full != 0, full, 1), 0)
     dual = jnp.where(in_data, change[jnp.where(in_data, model.index, 0)] * model.coef, 0)
     both = matvec(model.kernel, problem.data.x, model.x, jnp.stack([model.coef, dual], axis=1))
-    offset = problem.constant * (model.b - jnp.sum(coef)) ** 2
-    distance = jnp.maximum(jnp.dot(full - coef, both[:, 0] - both[:, 1]), 0) + offset
-    square = jnp.dot(full, both[:, 0]) + problem.constant * model.b**2
+    distance = jnp.dot(full - coef, both[:, 0] - both[:, 1])
+    square = jnp.dot(full, both[:, 0])
     return _bound(problem, coef, both[:, 0] + model.b, square, distance, feasible)
 
 
@@ -440,20 +441,6 @@ def dual_scores(problem: Problem, coefs: Array) -> Array:
     else:
         score = matvec(model.kernel, x, x, coefs)
     return score + jnp.sum(coefs, 0)[None, :] if problem.bias == "feature" else score
-
-
-def _distance(problem: Problem, coef: Array, dual_score: Array, score: Array) -> Array:
-    """The squared distance |w - w(coef)|^2 of an expansion."""
-    model, constant = problem.model, problem.constant
-    bias_term = constant * (model.b - jnp.sum(coef)) ** 2
-    # no constant
-    linear_score = score - model.b
-    dual_score = dual_score - constant * jnp.sum(coef)
-    in_data, full = _of_rows(model, coef)
-    on_rows = jnp.maximum(jnp.dot(full - coef, linear_score - dual_score), 0)
-    sqnorm = dataclasses.replace(model, bias="none").sqnorm()
-    off_rows = jnp.maximum(sqnorm - 2 * jnp.dot(coef, linear_score) + jnp.dot(coef, dual_score), 0)
-    return jnp.where(jnp.all(in_data | (model.coef == 0)), on_rows, off_rows) + bias_term
 
 
 def dual_from_scores(problem: Problem) -> Array:
