@@ -20,7 +20,7 @@ from .numerics import total
 from .solvers import decomposition, newton, sdca
 from .types import Array, Batch, Info, Loss, Model, Solver, SparseRows, State, Wrapper
 from .wrappers.multiclass import one_vs_rest
-from .wrappers.problems import stack_models
+from .wrappers.problems import Problems
 
 NAMES = ("newton", "augmented_lagrangian", "interior_point", "dual_descent", "sdca")
 # Thresholds by `benchmarks.speed.crossings`. The load is a mean over rows,
@@ -262,7 +262,7 @@ def newton_by_C(C: Any, **options: Any) -> by_C:
 
 
 @node
-class one_vs_weighted_rest(Wrapper):
+class one_vs_weighted_rest(Problems):
     """`one_vs_rest` with class weights as in LIBLINEAR: rows weigh more in one problem only.
 
         P_c(w) = 1/2 |w|^2 + C sum_{y_i = c} factors_c weight_i loss(<w, x_i>, 1)
@@ -287,28 +287,14 @@ class one_vs_weighted_rest(Wrapper):
     inner: Solver
     factors: Array
 
-    @property
-    def rest(self) -> one_vs_rest:
-        """The same without class weights."""
-        return one_vs_rest(self.inner, classes=jnp.shape(self.factors)[0])
+    join = OneVsRest
 
     @property
     def targets(self) -> int:
-        return self.rest.targets
+        return len(self.factors)
 
-    def problems(self, data: Batch) -> dict[str, Array]:
-        """The labels -1, +1 and the weights of the rows in all problems, (k, n) each."""
-        y = self.rest.parts(data)["y"]
+    def parts(self, data: Batch) -> dict[str, Array]:
+        """The labels -1, +1 and the weights of the rows in all problems."""
+        y = one_vs_rest(self.inner, classes=self.targets).parts(data)["y"]
         factor = jnp.where(y > 0, jnp.asarray(self.factors, data.weight.dtype)[:, None], 1)
         return {"y": y, "weight": factor * data.weight[None, :]}
-
-    def init(self, key: Array, data: Batch) -> State:
-        one = lambda part: self.inner.init(key, data._replace(**part))
-        return jax.vmap(one)(self.problems(data))
-
-    def update(self, state: State, batch: Batch) -> tuple[State, Info]:
-        return self.rest.update(state, batch)
-
-    def model(self, state: State, data: Batch | None = None) -> Model:
-        parts = None if data is None else self.problems(data)
-        return stack_models(self.inner, state, data, parts, OneVsRest)

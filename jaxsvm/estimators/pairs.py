@@ -201,10 +201,9 @@ def rows_of(problems: list[Problem], inputs: Inputs, matrix: Any, size: int) -> 
     return inputs._replace(data=data, x=x)
 
 
-def joined(whole: object, model: Any, own: dict[str, np.ndarray]) -> Any:
+def joined(whole: Any, model: Any, own: dict[str, np.ndarray]) -> Any:
     """The model of several, of one of them and the stacked fields in which they differ."""
     one = dataclasses.replace(model, **{name: stacked[0] for name, stacked in own.items()})
-    whole = whole.rest if isinstance(whole, one_vs_weighted_rest) else whole
     if not isinstance(whole, Problems):
         return one
     every = dataclasses.replace(model, **own)
