@@ -71,17 +71,18 @@ class LinearDualSolver(LinearSolver):
         return cast((self.C, self.iterates_to, self.rounds, self.loss), dtype)
 
 
-def check_columns(caller: str, columns: int, instead: str) -> None:
+def check_columns(caller: str, columns: int, instead: str, most: int = COLUMNS) -> None:
     """Raise ValueError for rows of more columns than a factorisation is for.
 
     Args:
         caller: the solver's name.
         columns: of the rows.
         instead: what to take for such rows.
+        most: columns that the caller takes.
     """
-    if columns > COLUMNS:
+    if columns > most:
         raise ValueError(
-            f"{caller} takes rows of up to {COLUMNS} columns, got {columns}: take {instead}"
+            f"{caller} takes rows of up to {most} columns, got {columns}: take {instead}"
         )
 
 

@@ -11,7 +11,7 @@ nothing. Moments about 0 have c = mu = 0.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax.typing import DTypeLike
@@ -21,7 +21,8 @@ from ..numerics import dot, fold_rows, two_sum
 from ..types import Array, SparseRows
 
 BLOCK = 512  # rows whose products are added without compensation
-COLUMNS = 16_384  # whose squared number is stored
+# what to take for rows of more columns than this, whose squared number is stored
+LIMIT = "newton(loss=losses.squared)", 16_384
 
 
 @register("Moments")
@@ -60,50 +61,33 @@ def add_rows(moments: Moments, rows: Array, weight: Array, centred: bool) -> Mom
     return Moments(total, moments.mean + share * change, gram, compensation)
 
 
-def joint_rows(x: Array | SparseRows, y: Array, classes: int | None, constant: bool) -> Array:
-    """Inputs and targets side by side, (n, p) and (n,) -> (n, p + 1) or (n, p + k).
+def joint_rows(rows: tuple, classes: int | None, constant: bool, shift: Any = 0.0) -> Array:
+    """Inputs and targets side by side less `shift` (1, q), (n, p) and (n,) -> (n, p + 1 or p + k).
 
-    A constant input 1 comes behind the others where `constant` is true. With `classes`, y are class
-    numbers, and target c is +1 for rows of class c, else -1.
+    The rows are x, y and weight; those of weight 0 may hold anything, and are 0. A constant input 1
+    comes behind the others where `constant` is true. With `classes`, y are class numbers, and
+    target c is +1 for rows of class c, else -1.
     """
+    x, y, weight = rows
     inputs = (x.toarray() if isinstance(x, SparseRows) else x).astype(y.dtype)
-    columns = [inputs]
-    if constant:
-        columns.append(jnp.ones((inputs.shape[0], 1), y.dtype))
-    if classes is None:
-        targets = y[:, None]
-    else:
-        numbers = jnp.arange(classes, dtype=y.dtype)
-        targets = jnp.where(y[:, None] == numbers[None, :], 1, -1).astype(y.dtype)
-    return jnp.concatenate([*columns, targets], axis=1)
+    inputs = jnp.pad(inputs, ((0, 0), (0, int(constant))), constant_values=1)
+    targets = y[:, None]
+    if classes is not None:
+        is_class = targets == jnp.arange(classes, dtype=y.dtype)[None, :]
+        targets = jnp.where(is_class, 1, -1).astype(y.dtype)
+    joint = jnp.concatenate([inputs, targets], axis=1) - shift
+    return jnp.where((weight > 0)[:, None], joint, 0)
 
 
 def add_joint(
     moments: Moments, batch: tuple, shift: Array, classes: int | None, bias: str
 ) -> Moments:
-    """The moments with a batch of rows x, y, weight, less `shift` (q,), in blocks.
-
-    Rows of weight 0 may hold anything.
-    """
+    """The moments with a batch of rows x, y, weight, less `shift` (q,), in blocks."""
 
     def add(moments, part, is_new):
         x, y, weight = part
         weight = jnp.where(is_new, weight, 0)
-        rows = joint_rows(x, y, classes, bias == "feature") - shift[None, :]
-        rows = jnp.where((weight > 0)[:, None], rows, 0)
+        rows = joint_rows((x, y, weight), classes, bias == "feature", shift[None, :])
         return add_rows(moments, rows, weight, bias == "free")
 
     return fold_rows(add, moments, batch, BLOCK)
-
-
-def check_columns(caller: str, x: Array | SparseRows) -> None:
-    """Raise for rows of too many columns.
-
-    Raises:
-        ValueError: more than `COLUMNS`.
-    """
-    if x.shape[-1] > COLUMNS:
-        raise ValueError(
-            f"{caller} takes rows of up to {COLUMNS} columns, got {x.shape[-1]}: take "
-            "newton(loss=losses.squared)"
-        )

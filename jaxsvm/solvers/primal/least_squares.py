@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..._node import between, cast, node, positive
-from ...engines.moments import Moments, add_joint, check_columns, joint_rows, no_moments
+from ...engines.linear_dual import check_columns
+from ...engines.moments import LIMIT, Moments, add_joint, joint_rows, no_moments
 from ...models import Linear, OneVsRest
 from ...numerics import accum_dtype, count, dot, in_double
 from ...samplers import EpochsState, epochs
@@ -113,7 +114,7 @@ class least_squares(Solver):
         return 1 if self.classes is None else self.classes
 
     def init(self, key: Array, data: Batch) -> LeastSquaresState:
-        check_columns("least_squares", data.x)
+        check_columns("least_squares", data.x.shape[-1], *LIMIT)
         dtype = accum_dtype(data.x)
         q = data.x.shape[-1] + (self.bias == "feature") + self.outputs
         is_free = self.bias == "free"
@@ -160,7 +161,7 @@ def _mean(data: Batch, dtype: jnp.dtype, classes: int | None) -> Array:
     """
     weight = data.weight.astype(dtype)
     x = jnp.zeros(data.x.shape, dtype) if isinstance(data.x, SparseRows) else data.x
-    rows = jnp.where((weight > 0)[:, None], joint_rows(x, data.y.astype(dtype), classes, False), 0)
+    rows = joint_rows((x, data.y.astype(dtype), weight), classes, False)
     total = jnp.maximum(jnp.sum(weight), jnp.finfo(dtype).tiny)
     return lax.stop_gradient(dot(weight, rows) / total)
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from ..._node import static, struct
 from ...checks import check_choice, integer, is_array, is_class_number
-from ...engines.moments import add_joint, check_columns, joint_rows, no_moments
+from ...engines.linear_dual import check_columns
+from ...engines.moments import LIMIT, add_joint, joint_rows, no_moments
 from ...models import Linear, OneVsRest
 from ...numerics import accum_dtype, dot, fold_rows, in_double, is_traced, tangents_of
 from ...types import Array, Batch, SparseRows, check_weights
@@ -107,7 +108,7 @@ def ridge_path(
     check_choice("bias", bias, ("free", "none", "feature"))
     if classes is not None:
         integer("classes", classes, 2)
-    check_columns("ridge_path", data.x)
+    check_columns("ridge_path", data.x.shape[-1], *LIMIT)
     strengths = _strengths(lam)
     x, y, weight = data.x, data.y, data.weight
     if is_traced(x, y, weight, strengths):
@@ -156,8 +157,7 @@ def _path(
     # Rounding is relative to the distance from the first row: columns may be far from 0.
     shift = jnp.zeros(p + k, y.dtype)
     if bias == "free":
-        shift = joint_rows(x[:1], y[:1], classes, False)[0]
-        shift = jnp.where(weight[0] > 0, shift, 0)  # a row of weight 0 may hold anything
+        shift = joint_rows((x[:1], y[:1], weight[:1]), classes, False)[0]
     moments = add_joint(no_moments(p + k, y.dtype), (x, y, weight), shift, classes, bias)
     n, mean = moments.weight, moments.mean + shift
     gram, cross, square = moments.inputs(p)
@@ -172,8 +172,7 @@ def _path(
     def add(sums, part, is_new):
         x, y, weight = part
         weight = jnp.where(is_new, weight, 0)
-        rows = joint_rows(x, y, classes, bias == "feature") - mean[None, :]
-        rows = jnp.where((weight > 0)[:, None], rows, 0)
+        rows = joint_rows((x, y, weight), classes, bias == "feature", mean[None, :])
         rotated = dot(rows[:, :p], vectors)
         fitted = dot(rotated, shrunk.reshape(p, -1)).reshape(-1, lam.shape[0], k)
         leverage = dot(rotated * rotated, factor) / n + (1 / n if bias == "free" else 0)
