@@ -138,7 +138,7 @@ def values(kernel, x, z, coefs):
 def level_of(margin, y, nu, bias):
     """The water level over margins of all rows."""
     volume = nu * y.shape[0]
-    return numerics.two_levels(margin, y, volume).level if bias == "free" else numerics.water_level(margin, volume)
+    return (numerics.two_levels(margin, y, volume) if bias == "free" else numerics.one_level(margin, volume)).level
 
 
 def curve(problem: Problem, solver, sampler=None, looks=LOOKS) -> tuple[list, list[dict]]:

@@ -92,4 +92,3 @@ from .tangents import with_slopes as with_slopes
 from .water_filling import WaterFill as WaterFill
 from .water_filling import one_level as one_level
 from .water_filling import two_levels as two_levels
-from .water_filling import water_level as water_level

@@ -22,40 +22,6 @@ FEW = 8  # Newton steps from an initial guess
 ROUNDS = 150
 
 
-def water_level(
-    responses: Array, volume: Array, *, weight: Array | None = None, start: Array | None = None
-) -> Array:
-    """The level G with sum_i weight_i max(0, G - c_i) = volume; the lowest c_i for volume 0.
-
-        A = {i: c_i < G};   G = (volume + sum_A weight_i c_i) / sum_A weight_i,
-            until A shrinks no more
-
-    Newton's method on a convex piecewise linear function: G decreases from the second step on, and
-    the result is exact. From a guess it stops when the volume is met up to rounding. Derivatives
-    are those of the level: weight_i / sum_A weight with respect to c_i in A, 1 / sum_A weight with
-    respect to the volume, -(G - c_i) / sum_A weight with respect to weight_i in A.
-
-    Args:
-        responses: c (n,), finite where the weight is positive.
-        volume: () >= 0.
-        weight: (n,) >= 0, not all 0; rows of weight 0 are ignored; None: ones.
-        start: () an initial guess, such as the level before a small change of c; None: start with
-            all rows under water.
-
-    Returns:
-        The level G, ().
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> float(water_level(jnp.array([0.0, 1.0, 5.0]), 3.0))
-        2.0
-
-    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
-        ICML 2012, section 3 (there by divide and conquer, here without partitions).
-    """
-    return one_level(responses, volume, weight=weight, start=start).level
-
-
 @register("WaterFill")
 class WaterFill(NamedTuple):
     """The water level in one basin, or in two basins, one per class."""
@@ -69,19 +35,36 @@ class WaterFill(NamedTuple):
 def one_level(
     responses: Array, volume: Array, *, weight: Array | None = None, start: Array | None = None
 ) -> WaterFill:
-    """The water level, and the shares p that attain it.
+    """The level G with sum_i weight_i max(0, G - c_i) = volume, and the shares p that attain it.
 
         level = min_p sum_i p_i c_i + volume max_i p_i / weight_i
+        A = {i: c_i < G};   G = (volume + sum_A weight_i c_i) / sum_A weight_i,
+            until A shrinks no more
+
+    For volume 0 it is the lowest c_i. Newton's method on a convex piecewise linear function: G
+    decreases from the second step on, and the result is exact. From a guess it stops when the
+    volume is met up to rounding. Derivatives are those of the level: weight_i / sum_A weight with
+    respect to c_i in A, 1 / sum_A weight with respect to the volume, -(G - c_i) / sum_A weight with
+    respect to weight_i in A.
 
     Args:
-        responses: c (n,), as in `water_level`.
+        responses: c (n,), finite where the weight is positive.
         volume: () >= 0.
-        weight: (n,) >= 0; None: ones.
-        start: () an initial guess of the level.
+        weight: (n,) >= 0, not all 0; rows of weight 0 are ignored; None: ones.
+        start: () an initial guess, such as the level before a small change of c; None: start with
+            all rows under water.
 
     Returns:
         `WaterFill`: p is proportional to the weights of the rows under water, or at the level if no
         row is under water.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(one_level(jnp.array([0.0, 1.0, 5.0]), 3.0).level)
+        2.0
+
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
+        ICML 2012, section 3 (there by divide and conquer, here without partitions).
     """
     responses, volume, weight = _prepare(responses, volume, weight)
     c, v, w, guess = lax.stop_gradient((responses, volume, weight, start))

@@ -10,7 +10,7 @@ import numpy as np
 from ..checks import check_choice, check_nonnegative, check_positive, has_shape, positive_number
 from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
-from ..numerics import is_traced, two_levels, water_level
+from ..numerics import is_traced, one_level, two_levels
 from ..types import Array, Batch, Model, check_weights
 from .evaluate import check_objective, decision_values, in_float64, normalized_weights
 
@@ -146,8 +146,8 @@ def _lam(nu: Array, p: Array, data: Batch, kernel: Kernel, bias: str) -> Array:
     norm = jnp.sqrt(jnp.dot(v, score))
     margin = data.y * score / norm
     if bias == "free":
-        level = two_levels(margin, data.y, nu * mass, weight=data.weight).level
+        fill = two_levels(margin, data.y, nu * mass, weight=data.weight)
     else:
-        level = water_level(margin, nu * mass, weight=data.weight)
+        fill = one_level(margin, nu * mass, weight=data.weight)
     max_ratio = jnp.max(jnp.where(weight > 0, p / jnp.where(weight > 0, weight, 1), 0))
-    return level * norm / (mass * max_ratio)
+    return fill.level * norm / (mass * max_ratio)

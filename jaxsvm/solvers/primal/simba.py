@@ -17,11 +17,11 @@ from ...numerics import (
     dot,
     fast_max,
     gather,
+    one_level,
     pairwise_sum,
     running_mean,
     sample_proportional,
     sqnorms,
-    water_level,
 )
 from ...projections import shorten
 from ...samplers import uniform
@@ -145,7 +145,8 @@ class simba(Solver):
                 "the scale of this model is that of its margins: call solver.model(state, data)"
             )
         margin = data.y.astype(w.dtype) * dot(data.x.astype(w.dtype), w)
-        level = water_level(margin, self.nu * pairwise_sum(state.weight), weight=state.weight)
+        volume = self.nu * pairwise_sum(state.weight)
+        level = one_level(margin, volume, weight=state.weight).level
         w = jnp.where(level > 0, w / jnp.where(level > 0, level, 1), w)
         return Linear(w, jnp.zeros((), w.dtype))
 
