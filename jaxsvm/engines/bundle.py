@@ -39,6 +39,7 @@ from ..implicit import without_derivatives
 from ..losses import crammer_singer_loss, hinge, hinge_loss
 from ..models import Linear, OneVsRest
 from ..numerics import (
+    accum_dtype,
     affine,
     affine_transpose,
     dot,

@@ -104,8 +104,8 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
     index, by = jnp.stack([i, j]), jnp.stack([new_a - a, new_b - b])
     change = -by[0] * row_i - by[1] * row_j
     # two slice updates compile to less than a scatter
-    for i, value in ((i, new_a), (j, new_b)):
-        coef = lax.dynamic_update_slice(coef, value.reshape((1,) * coef.ndim), (*part, i))
+    for k, value in zip((i, j), (new_a, new_b), strict=True):
+        coef = lax.dynamic_update_slice(coef, value.reshape((1,) * coef.ndim), (*part, k))
     added = by[0] + by[1]
     if part:
         added = jnp.where(lax.iota(jnp.int32, len(coef)) == part[0], added, 0)

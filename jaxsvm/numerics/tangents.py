@@ -21,7 +21,7 @@ def tangents_of(plain: Callable) -> Callable[[Callable], Any]:
 
     def decorate(fn: Callable) -> Any:
         call = jax.custom_jvp(fn)
-        call.defjvp(lambda primals, tangents: (call(*primals), jax.jvp(plain, primals, tangents)[1]))
+        call.defjvp(lambda at, tangents: (call(*at), jax.jvp(plain, at, tangents)[1]))
         return call
 
     return decorate
