@@ -330,12 +330,7 @@ class _OfDistances(Kernel):
         return self.value(self.distance(x, z))
 
     def diagonal(self, x: Array) -> Array:
-        return _ones(x)
-
-
-def _ones(x: Rows) -> Array:
-    """The values k(x_i, x_i) = 1."""
-    return jnp.ones(x.shape[0], accum_dtype(x))
+        return jnp.ones(x.shape[0], accum_dtype(x))
 
 
 @node
@@ -649,7 +644,7 @@ class chi2(_OfHistograms):
         return _of_histograms(x, z, jnp.exp(-self.gamma * chi2_distances(x, z)))
 
     def diagonal(self, x: Array) -> Array:
-        return _of_histograms(x, None, _ones(x))
+        return _of_histograms(x, None, jnp.ones(x.shape[0], accum_dtype(x)))
 
 
 def _of_histograms(x: object, z: object, values: Array) -> Array:

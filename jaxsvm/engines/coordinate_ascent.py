@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
@@ -203,7 +202,7 @@ class Visits(NamedTuple):
 def _visit_batch(
     loss: Loss, state: CoordinateState, index: Array, rest: tuple, score: Array, gram: Array
 ) -> Visits:
-    """Visit the rows of a batch in sequence.
+    """Visit the rows of a batch in sequence: each reads the scores and coefficients before it.
 
     Args:
         loss: one that has a `dual_step`.
@@ -226,7 +225,20 @@ def _visit_batch(
         new = visit(before, score, *rest)
         pending = index, new, jnp.where(live, current_pass, last_pass)
         return Visits(new, score, before, first_visit, state._replace(pending=pending))
-    new, score_at_visit, old = visit_sequentially(visit, before, score, gram, index, rest)
+
+    def visit_row(k, carry):
+        coef, score, after, score_at_visit, old = carry
+        row_at = lambda a: lax.dynamic_slice_in_dim(a, k, 1)
+        coef_at_visit, score_now = row_at(coef), row_at(score)
+        new = visit(coef_at_visit, score_now, *(row_at(a) for a in rest))
+        coef = jnp.where(index == row_at(index), new, coef)
+        score = score + (new - coef_at_visit) * lax.dynamic_index_in_dim(gram, k, keepdims=False)
+        write_at = lambda a, v: lax.dynamic_update_slice_in_dim(a, v, k, 0)
+        after, score_at_visit = write_at(after, new), write_at(score_at_visit, score_now)
+        return coef, score, after, score_at_visit, write_at(old, coef_at_visit)
+
+    carry = (before, score, before, score, before)
+    new, score_at_visit, old = lax.fori_loop(0, index.shape[0], visit_row, carry)[2:]
     same = live[None, :] & (index[:, None] == index[None, :])
     # a row that occurs twice in the batch counts once
     first_visit = first_visit & ~jnp.any(jnp.tril(same, -1), axis=1)
@@ -239,40 +251,6 @@ def _visit_batch(
     pending = index[:1], final[:1], last_pass[:1]
     state = state._replace(coef=coef, stamp=stamp, pending=pending)
     return Visits(new, score_at_visit, old, first_visit, state)
-
-
-def visit_sequentially(
-    visit: Callable, before: Array, score: Array, gram: Array, rows: Array, rest: tuple[Array, ...]
-) -> tuple[Array, Array, Array]:
-    """Visit the rows of a batch in sequence.
-
-    Each visit reads the scores and coefficients that earlier visits left.
-
-    Args:
-        visit: (coefficient, score, *rest) of one row -> its new coefficient, all (1,).
-        before: (b,) coefficients before the batch.
-        score: (b,) scores before the batch.
-        gram: (b, b) kernel among the rows.
-        rows: (b,) int32, row numbers; they may repeat.
-        rest: arrays (b,) that `visit` reads as well.
-
-    Returns:
-        (b,) coefficients after each visit, scores at it, coefficients before it.
-    """
-
-    def visit_row(k, carry):
-        coef, score, after, score_at_visit, old = carry
-        row_at = lambda a: lax.dynamic_slice_in_dim(a, k, 1)
-        coef_at_visit, score_now = row_at(coef), row_at(score)
-        new = visit(coef_at_visit, score_now, *(row_at(a) for a in rest))
-        coef = jnp.where(rows == row_at(rows), new, coef)
-        score = score + (new - coef_at_visit) * lax.dynamic_index_in_dim(gram, k, keepdims=False)
-        write_at = lambda a, v: lax.dynamic_update_slice_in_dim(a, v, k, 0)
-        after, score_at_visit = write_at(after, new), write_at(score_at_visit, score_now)
-        return coef, score, after, score_at_visit, write_at(old, coef_at_visit)
-
-    carry = (before, score, before, score, before)
-    return lax.fori_loop(0, rows.shape[0], visit_row, carry)[2:]
 
 
 def _lift(space: Space, f: State, coef: Array, data: Batch, block: int = 256) -> State:

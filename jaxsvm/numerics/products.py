@@ -209,9 +209,6 @@ def blocked(fn: Callable, x: Array | SparseRows, block: int) -> Array:
     # The last block overlaps the one before it; padding would copy x.
     starts = jnp.minimum(jnp.arange(count, dtype=jnp.int32) * block, n - block)
     block_at = lambda start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, block), x)
-    if count * block == n:
-        parts = lax.map(lambda start: fn(block_at(start)), starts)
-        return parts.reshape((-1,) + parts.shape[2:])
 
     def write(values, start):  # in place, as joining the blocks would hold all values twice
         return lax.dynamic_update_slice_in_dim(values, fn(block_at(start)), start, 0), None

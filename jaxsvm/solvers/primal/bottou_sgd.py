@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from ..._node import node, positive, register
+from ..._node import node, positive
 from ...engines.gradient_descent import GradientSolver, regularised
 from ...losses import hinge
 from ...samplers import epochs
 from ...schedules import bottou
-from ...types import Array, Loss
-
-
-@register("AddThenShrinkState")
-class AddThenShrinkState(NamedTuple):
-    """The step counter of `add_then_shrink`."""
-
-    count: Array  # type: ignore[assignment]  # ()  int32
+from ...types import Loss
 
 
 @node
@@ -97,8 +90,8 @@ def add_then_shrink(lam: float, bias: str, bias_rate: float) -> optax.GradientTr
             u = -jnp.asarray(rate, g.dtype) * g
             return u - jnp.asarray(rate * lam, g.dtype) * (p + u) if shrinks else u
 
-        new = AddThenShrinkState(optax.safe_increment(state.count))
+        new = optax.ScaleByScheduleState(optax.safe_increment(state.count))
         return jax.tree.map(move, grads, params, rates, mask), new
 
-    init = lambda params: AddThenShrinkState(jnp.zeros((), jnp.int32))
+    init = lambda params: optax.ScaleByScheduleState(jnp.zeros((), jnp.int32))
     return optax.GradientTransformation(init, update)

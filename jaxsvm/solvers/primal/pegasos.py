@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from ..._node import between, node, positive, register
+from ..._node import between, node, positive
 from ...engines.gradient_descent import GradientSolver, ball, descent
 from ...losses import hinge
 from ...projections import keep
@@ -90,13 +90,6 @@ class pegasos(GradientSolver):
         return ScaledSteps(self)
 
 
-@register("ActiveState")
-class ActiveState(NamedTuple):
-    """The step counter of `when_active`."""
-
-    count: Array  # type: ignore[assignment]  # ()  int32, steps with a violation
-
-
 def when_active(schedule: Callable[[Array], Array]) -> optax.GradientTransformationExtraArgs:
     """`optax.scale_by_learning_rate` that counts the steps with a violation only.
 
@@ -107,11 +100,10 @@ def when_active(schedule: Callable[[Array], Array]) -> optax.GradientTransformat
 
     Reference: J. Rupnik, SiKDD 2008, section 4.5.
     """
+    inner = optax.scale_by_learning_rate(schedule)
 
     def update(updates, state, params=None, *, active, **extra):
-        rate = schedule(state.count)
-        updates = jax.tree.map(lambda g: -jnp.asarray(rate, g.dtype) * g, updates)
-        return updates, ActiveState(state.count + active.astype(jnp.int32))
+        updates, new = inner.update(updates, state, params)
+        return updates, jax.tree.map(lambda a, b: jnp.where(active, a, b), new, state)
 
-    init = lambda params: ActiveState(jnp.zeros((), jnp.int32))
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.GradientTransformationExtraArgs(inner.init, update)
