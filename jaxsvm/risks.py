@@ -21,7 +21,6 @@ __all__ = [
     "Risk",
     "best_bias",
     "couples_rows",
-    "free_bias",
     "is_smooth",
     "risk_of",
     "second_order_of",
@@ -164,9 +163,3 @@ def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
     share = jnp.clip(jnp.where(total > 0, rise / jnp.where(total > 0, total, 1), 0), 0, 1)
     u = share * u_low + (1 - share) * u_high
     return jnp.where(value_low < value_high, low, high), jnp.minimum(value_low, value_high), u
-
-
-def free_bias(risk: Risk) -> Risk:
-    """The risk min_b R(f + b)."""
-    # On slopes of sum 0 both conjugates are the same.
-    return Risk(lambda f: best_bias(risk, f)[1:], risk.conjugate, present=risk.present)

@@ -77,7 +77,8 @@ def test_the_best_bias_is_that_of_scipy(name, x64):
     np.testing.assert_allclose(value, min(best.fun, total(F + start)), rtol=1e-9)
     np.testing.assert_allclose(total(F + float(b)), value, rtol=1e-12)
     assert abs(u.sum()) < 1e-14
-    free = risks.free_bias(risk)
+    free = risks.Risk(lambda f: risks.best_bias(risk, f)[1:], risk.conjugate)
+    np.testing.assert_array_equal(free.value_and_slope(jnp.asarray(F))[1], u)
     np.testing.assert_allclose(-free.conjugate(u), value - u @ F, rtol=1e-9)
     for _ in range(20):  # a lower bound for all responses and all biases
         other = F + RANDOM.normal(size=N)

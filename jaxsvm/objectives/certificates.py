@@ -304,7 +304,7 @@ def _by_rows(problem: Problem, model: Model, coef: Array, exact: bool = False) -
         moved = inner.w - _weights(coef, model, x)
         return _bound(problem, coef, score, without_b.sqnorm(), jnp.dot(moved, moved), exact)
     own, other, square = score - inner.b, matvec(inner.kernel, x, x, coef), without_b.sqnorm()
-    in_data, full = _of_rows(inner, coef)
+    in_data, full = of_rows(inner, coef)
     on_rows, off_rows = jnp.dot(full - coef, own - other), jnp.dot(coef, other - 2 * own) + square
     distance = jnp.where(jnp.all(in_data | (inner.coef == 0)), on_rows, off_rows)
     return _bound(problem, coef, score, square, distance, exact)
@@ -364,7 +364,7 @@ def own_certificate(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) 
     problem = Problem(model, data, lam, loss, bias)
     coef, feasible = model_dual(problem)
     coef = problem.feasible(coef)
-    in_data, full = _of_rows(model, coef)
+    in_data, full = of_rows(model, coef)
     # a row may be several points, which share its coefficient
     change = jnp.where(full != 0, coef / jnp.where(full != 0, full, 1), 0)
     dual = jnp.where(in_data, change[jnp.where(in_data, model.index, 0)] * model.coef, 0)
@@ -404,7 +404,7 @@ def model_dual(problem: Problem) -> tuple[Array, Array]:
     share = problem.share
     if not isinstance(model, Expansion):
         return jnp.zeros_like(share), jnp.zeros((), bool)
-    in_data, coef = _of_rows(model, share)
+    in_data, coef = of_rows(model, share)
     coef = problem.clipped(coef)
     is_finite = jnp.isfinite(loss.conjugate(slopes(coef, share, lam), data.y))
     feasible = jnp.all(is_finite & ((share > 0) | (coef == 0)))
@@ -414,7 +414,7 @@ def model_dual(problem: Problem) -> tuple[Array, Array]:
     return coef, feasible
 
 
-def _of_rows(model: Expansion, like: Array) -> tuple[Array, Array]:
+def of_rows(model: Expansion, like: Array) -> tuple[Array, Array]:
     """Which points are training rows, and the sums of the coefficients of each row, (n,)."""
     n = like.shape[0]
     in_data = (model.index >= 0) & (model.index < n)

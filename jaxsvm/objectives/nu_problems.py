@@ -27,7 +27,7 @@ from ..kernels import matvec
 from ..models import Expansion
 from ..numerics import is_traced
 from ..types import Array, Batch, Certificate, Scalar
-from .certificates import objective_rounding
+from .certificates import objective_rounding, of_rows
 from .evaluate import check_dual_model, in_float64
 
 FORMS = ("nu_svc", "one_class", "nu_svr")
@@ -142,9 +142,7 @@ def nu_certificate(
 @in_float64
 def _certificate(model: Any, data: Batch, nu: Array, C: Array, problem: str) -> Certificate:
     parts = make_parts(problem, nu, C, data.y, data.weight)
-    n, signs = data.y.shape[0], signs_of(parts.low)
-    coef = jnp.zeros_like(parts.linear)
-    coef = coef.at[jnp.where(model.index >= 0, model.index, n)].add(model.coef, mode="drop")
+    signs, (_, coef) = signs_of(parts.low), of_rows(model, parts.linear)
     if problem == "nu_svc":  # the margin, by which the solver divided
         size = jnp.sum(jnp.abs(coef))
         margin = jnp.sum(jnp.abs(parts.total)) / jnp.where(size > 0, size, 1)
