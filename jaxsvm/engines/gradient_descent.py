@@ -20,6 +20,7 @@ from ..checks import brief
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot
 from ..samplers import uniform
+from ..schedules import inverse_sqrt, inverse_time
 from ..types import Array, Batch, Info, Loss, Scalar, SparseRows, State
 from .base import LossSolver
 
@@ -71,6 +72,18 @@ def descent(
         step = optax.partition({"w": step, "b": bias_step}, Weights(*labels))
     mask = regularised(bias) if bias == "free" else None
     return optax.chain(optax.add_decayed_weights(lam, mask=mask), step)
+
+
+def pegasos_steps(
+    lam: Scalar, bias: str, scale: Callable, project: bool = True, offset: Scalar = 0.0
+) -> optax.GradientTransformation:
+    """The chain of steps 1/(lam (t + offset)), in the ball of radius 1/sqrt(lam) if `project`.
+
+    A free bias has steps 1/sqrt(t). `scale` makes a step of a schedule.
+    """
+    bias_step = scale(inverse_sqrt(1.0)) if bias == "free" else None
+    tx = descent(lam, scale(inverse_time(1 / lam, offset)), bias, bias_step=bias_step)
+    return optax.chain(tx, projections.keep(ball(1 / jnp.sqrt(lam), bias))) if project else tx
 
 
 def violation(grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:

@@ -132,13 +132,12 @@ class interior_point(LinearDualSolver):
     def model(self, state: InteriorState, data: Batch | None = None) -> Linear:
         if data is None:
             return linear_model(self.bias, state.best.w)
-        dtype = state.residual.dtype
-        x, y, weight, C, loss = parameters_of(self.C, self.loss, data, dtype)
-        x = x.toarray() if isinstance(x, SparseRows) else x
+        x, y, weight, C, loss = parameters_of(self.C, self.loss, data, state.residual.dtype)
+        x = (x.toarray() if isinstance(x, SparseRows) else x).astype(y.dtype)
         w, coef = state.best.w, C * weight * _snapped(state.best, y, loss)
         if self.bias == "free":
             w = _with_midpoint(w, coef, x, y, loss.quadratic(y, C * weight))
-        return linear_model(self.bias, w, coef, (x.astype(dtype), y, weight, C, loss))
+        return linear_model(self.bias, w, coef, (x, y, weight, C, loss))
 
 
 def _snapped(best: Iterate, y: Array, loss: Loss) -> Array:

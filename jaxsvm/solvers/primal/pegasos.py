@@ -11,10 +11,8 @@ import jax.numpy as jnp
 import optax
 
 from ..._node import between, node, positive
-from ...engines.gradient_descent import GradientSolver, ball, descent
+from ...engines.gradient_descent import GradientSolver, pegasos_steps
 from ...losses import hinge
-from ...projections import keep
-from ...schedules import inverse_sqrt, inverse_time
 from ...types import Array, Loss
 from .scaled import ScaledSteps
 
@@ -78,12 +76,8 @@ class pegasos(GradientSolver):
 
     def chain(self, stats: object) -> optax.GradientTransformation:
         scale = when_active if self.advance_on_violation else optax.scale_by_learning_rate
-        step = scale(inverse_time(1 / self.lam, 0 if self.offset is None else self.offset))
-        bias_step = scale(inverse_sqrt(1.0)) if self.bias == "free" else None
-        tx = descent(self.lam, step, self.bias, bias_step=bias_step)
-        if self.project:
-            tx = optax.chain(tx, keep(ball(1 / jnp.sqrt(self.lam), self.bias)))
-        return tx
+        offset = 0.0 if self.offset is None else self.offset
+        return pegasos_steps(self.lam, self.bias, scale, self.project, offset)
 
     @property
     def sparse_steps(self) -> ScaledSteps:

@@ -11,12 +11,11 @@ import optax
 
 from ..._node import node, positive
 from ...averaging import average_iterates
-from ...engines.gradient_descent import GradientSolver, Weights, regularised
+from ...engines.gradient_descent import GradientSolver, Weights, pegasos_steps, regularised
 from ...losses import hinge
 from ...numerics import norm
 from ...samplers import whole
 from ...types import Array, Batch, Loss
-from ..primal.pegasos import pegasos
 
 
 @node
@@ -70,5 +69,5 @@ class subgradient(GradientSolver):
         return jnp.sqrt(norm(w) ** 2 + (0 if b is None else b * b))
 
     def chain(self, stats: object) -> optax.GradientTransformation:
-        steps = pegasos(self.lam, bias=self.bias).chain(stats)
+        steps = pegasos_steps(self.lam, self.bias, optax.scale_by_learning_rate)
         return optax.chain(steps, average_iterates(weights=lambda t: t + 1))
