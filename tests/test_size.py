@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MOST = {"jaxsvm": 17_290, "tests": 29_529}
+MOST = {"jaxsvm": 16_993, "tests": 29_435}
 
 
 def lines_of_code(text: str) -> int:
