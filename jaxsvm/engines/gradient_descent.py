@@ -75,7 +75,7 @@ def descent(
 
 
 def pegasos_steps(
-    lam: Scalar, bias: str, scale: Callable, project: bool = True, offset: Scalar = 0.0
+    lam: float, bias: str, scale: Callable, project: bool = True, offset: float = 0.0
 ) -> optax.GradientTransformation:
     """The chain of steps 1/(lam (t + offset)), in the ball of radius 1/sqrt(lam) if `project`.
 
