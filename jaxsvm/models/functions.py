@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._node import static, struct
 from ..checks import integer, matrix
 from ..kernels import Kernel, holds_precomputed, matvec
-from ..numerics import blocked, dot, is_traced
+from ..numerics import blocked, dot, is_traced, rounding_of_sums
 from ..types import Array, Batch
 
 
@@ -73,6 +74,22 @@ class Expansion:
     def scaled(self, factor: Array) -> Expansion:
         """factor f, for solvers that store f and a scalar factor."""
         return dataclasses.replace(self, coef=factor * self.coef, b=factor * self.b)
+
+    def rounding(self) -> float:
+        """The rounding error of decision values that is to be expected at the points of the model.
+
+        Of stacked models it is the largest one; 0 where the values k(x_i, x_i) are not known.
+        """
+        m, columns = self.x.shape[-2:]
+        stacked = self.coef.ndim > 1
+        if (holds_precomputed(self.kernel) and m != columns) or (
+            stacked and any(map(np.ndim, jax.tree.leaves(self.kernel)))
+        ):
+            return 0.0
+        diag = jax.vmap(self.kernel.diag) if len(self.x.shape) > 2 else self.kernel.diag
+        diag_of = jnp.broadcast_to(diag(self.x), self.coef.shape)
+        of_each = jnp.vectorize(rounding_of_sums, signature="(n),(n)->()")
+        return float(jnp.max(of_each(self.coef, diag_of)))
 
     def support(self) -> Support:
         """The rows with a nonzero coefficient, on the host, as their number determines the shapes.

@@ -27,7 +27,7 @@ from ..checks import (
 from ..files import atomic_path, refuse_special
 from ..kernels import Kernel, by_name, linear, polynomial, precomputed, rbf, sigmoid
 from ..names import KERNELS
-from ..numerics import listed_entries, pad_rows, rounding_of_sums
+from ..numerics import listed_entries, pad_rows
 from ..types import Model, SparseRows, all_finite
 from .functions import Expansion, Linear, Mapped
 from .multiclass import MultiOutput, OneVsOne, OneVsRest, pair_coef
@@ -481,13 +481,10 @@ def _expansion(
     index = x.indices if by_row else np.full(x.shape[0], -1)
     x = x if sparse or by_row else x.toarray()
     model = expansion_of(kernel, x, index, coef, -np.array(header["rho"]), width, k)
-    if np.abs(coef).max(initial=0) > 1e3 and not by_row:
-        points = model.inner if isinstance(model, OneVsOne) else model
-        diag = kernel.diag(points.x)
-        error = max(rounding_of_sums(row, diag) for row in jnp.atleast_2d(points.coef))
-        if error > ACCURACY:
-            sentence = f"{run_dtype()} rounds decision values by about {error:.1e}: {_WIDER}"
-            warnings.warn(f"coefficients are large, and {sentence}", stacklevel=caller_stacklevel())
+    points = model.inner if isinstance(model, OneVsOne) else model
+    if np.abs(coef).max(initial=0) > 1e3 and (error := points.rounding()) > ACCURACY:
+        sentence = f"{run_dtype()} rounds decision values by about {error:.1e}: {_WIDER}"
+        warnings.warn(f"coefficients are large, and {sentence}", stacklevel=caller_stacklevel())
     return model
 
 
