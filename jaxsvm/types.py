@@ -774,9 +774,19 @@ class Fit(NamedTuple):
         if done:
             met = f"tolerance {tol:.1e} met, residual {residual:.1e}"
             return f"{cause}{method}converged after {count}: {met}"
-        how = "go on with state=run.state, or scale the columns, lower C or use 64-bit numbers"
-        goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; {how}"
+        goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; {self._advice(residual)}"
         return f"{cause}{method}stopped after {count}; residual {residual:.1e}{goal}"
+
+    def _advice(self, residual: float) -> str:
+        """What to do about a tolerance that was not met, for `status`."""
+        model: Any = self.model
+        while not hasattr(model, "rounding") and hasattr(model, "inner"):
+            model = model.inner
+        rounding = model.rounding() if hasattr(model, "rounding") else 0.0
+        if not 0 < residual <= MOST_ROUNDINGS * rounding:
+            return "go on with state=run.state"
+        left = f"rounding to {model.coef.dtype} leaves about {rounding:.1e}"
+        return f"{left}: lower C, scale the columns, or use 64-bit numbers"
 
 
 def same_structure(a: object, b: object) -> bool:

@@ -85,12 +85,12 @@ def dataset(
         ValueError: shapes or dtypes that do not match, numbers of three or more values as labels, a
             single class, a name that is not among `classes`,
             no two rows of one query with different grades, no event before the time of another
-            row, times of 0 or below, NaN, infinity, no rows, a sum of squares (of weights: a sum)
-            that overflows.
+            row, times of 0 or below, grades or times that differ by little more than rounding, NaN,
+            infinity, no rows, a sum of squares (of weights: a sum) that overflows.
 
     Warns:
         UserWarning: the ranges of the columns differ by more than a factor of 1,000; rounding to
-            float32 moves a column, or targets, by more than 1e-4 of their distance from the
+            float32 moves a column, or real targets, by more than 1e-4 of their distance from the
             median; the range of a column is so small that its squares underflow; a column of a
             sparse matrix is so far from 0 that distances lose digits.
 
@@ -173,10 +173,10 @@ def checked_batch(
     groups = None if query is None else group_numbers(query, len(y), "query").astype(np.int32)
     if task in ("ranking", "survival"):
         check_grades(y, cast_weight, groups, task == "survival")
-    if task in ("regression", "ranking", "survival"):
+        _rounded_grades(y, cast_weight, groups, dtype, task == "survival")
+    if task == "regression":
         present = np.broadcast_to(cast_weight.T > 0, y.T.shape)
-        real = np.abs(y.T) if task == "survival" else y.T
-        for target, live in zip(np.atleast_2d(real), np.atleast_2d(present), strict=True):
+        for target, live in zip(np.atleast_2d(y.T), np.atleast_2d(present), strict=True):
             check_target_digits(target[live], dtype)
     _check_columns(x, dtype)
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
@@ -317,6 +317,25 @@ def _first(values: np.ndarray) -> str:
     return ", ".join(f"{float(v):g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
 
 
+def _rounded_grades(
+    y: np.ndarray, weight: np.ndarray, query: np.ndarray | None, dtype: np.dtype, signed: bool
+) -> None:
+    """Raise where rounding makes more than a hundredth of the grades of queries equal to others.
+
+    `signed` are times, of which the magnitudes count.
+    """
+    exact = np.abs(y.astype(np.float64)) if signed else y.astype(np.float64)
+    cast, group = exact.astype(dtype), np.zeros(len(y)) if query is None else query
+    kinds = lambda grade: len(np.unique(np.stack([group, grade], 1)[weight > 0], axis=0))
+    if (cast != exact).any() and kinds(cast) < 0.99 * kinds(exact):
+        kind, first = ("time", "1 + ") if signed else ("grade", "")
+        raise ValueError(
+            f"rounding to {dtype} moves a {kind} by {np.abs(exact - cast)[weight > 0].max():.2g} and "
+            f"makes different {kind}s of a query equal: number them from {int(signed)} on, "
+            f"{first}np.unique({'time' if signed else 'y'}, return_inverse=True)[1]"
+        )
+
+
 def check_target_digits(y: np.ndarray, dtype: np.dtype, name: str = "y") -> bool:
     """Warn of numbers whose differences are lost when they are rounded to `dtype`.
 
@@ -335,8 +354,8 @@ def check_target_digits(y: np.ndarray, dtype: np.dtype, name: str = "y") -> bool
             _warn(
                 f"rounding to {dtype} moves {name} by {lost:.2g}, but its numbers lie {width:.2g} "
                 f"from their median {np.median(exact):.9g} only: subtract it beforehand, in "
-                "float64 (and add that of targets to predictions), number grades and times from 1 "
-                "on, or switch on 64-bit numbers, jax.config.update('jax_enable_x64', True)"
+                "float64 (and add that of targets to predictions), or switch on 64-bit numbers, "
+                "jax.config.update('jax_enable_x64', True)"
             )
             return True
     return False

@@ -408,9 +408,10 @@ def warn_unless_accepted(run: Fit, spec: Spec, tol: float | None) -> None:
         raise ValueError(run.status)
     if tol is None or bool(run.state.done) or float(run.info.residual[-1]) <= spec.accepted:
         return
-    advice = f"a larger {spec.length}, columns of one scale or 64-bit numbers may help"
-    text = f"{run.status.rpartition('; ')[0]}: {advice}"
-    warnings.warn(text, ConvergenceWarning, stacklevel=caller_stacklevel())
+    status, _, advice = run.status.rpartition("; ")
+    if not advice.startswith("rounding"):
+        advice = f"a larger {spec.length}, columns of one scale or 64-bit numbers may help"
+    warnings.warn(f"{status}: {advice}", ConvergenceWarning, stacklevel=caller_stacklevel())
 
 
 def steps_of_state(run: Fit) -> int:

@@ -78,6 +78,7 @@ def test_a_run_claims_no_more_than_its_kernel_values_hold(name, kernel, C, offse
     )
     assert off > 1e-2 and not run.converged
     assert run.reason == "steps"
+    assert "float32" in run.status or name == "sdca"  # whose steps go on
     # without the offset the same program meets the tolerance
     x, _ = rows(0.0)
     C = 1e-2
@@ -244,7 +245,7 @@ def count_steps(solver, data):
 
 @pytest.mark.long
 def test_the_warning_of_a_machine_names_the_precision():
-    with pytest.warns(UserWarning, match="not met: .* or 64-bit numbers may help"):
+    with pytest.warns(UserWarning, match="float32 leaves about .* lower C"):
         SVC(kernel="linear", C=1e8).fit(
             [[1.0, 2.0], [1.00001, 2.0], [0.0, 1.0], [3.0, 1.0]], [0, 1, 0, 1]
         )
