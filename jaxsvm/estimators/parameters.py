@@ -106,7 +106,18 @@ def kernel_of(
             f"kernel must be one of {', '.join(map(repr, BY_NAME))}, a kernel or a "
             f"function, got {name!r}"
         )
+    limits = _limits()
+    if name in WITH_GAMMA and not float(limits.tiny) <= abs(gamma) <= float(limits.max):
+        raise ValueError(
+            f"gamma must be from {limits.tiny:.3g} to {limits.max:.3g} for {limits.dtype}, got "
+            f"{gamma:g}: scale the columns of X instead"
+        )
     return kernels.by_name(name, gamma, coef0, degree)
+
+
+def _limits() -> np.finfo:
+    """The range of the numbers of solvers."""
+    return np.finfo(np.float64 if x64_enabled() else np.float32)
 
 
 def gamma_of(name: object, gamma: Any, x: Any, weight: np.ndarray | None = None) -> float:
@@ -120,8 +131,7 @@ def gamma_of(name: object, gamma: Any, x: Any, weight: np.ndarray | None = None)
             variance = _variance(x, weight)
         if not variance or not np.isfinite(variance):
             return 1.0
-        limits = np.finfo(np.float64 if x64_enabled() else np.float32)  # those of solvers
-        return max(1 / (x.shape[1] * variance), float(limits.tiny))
+        return max(1 / (x.shape[1] * variance), float(_limits().tiny))  # as before
     check_positive(gamma=gamma)
     return float(gamma)
 

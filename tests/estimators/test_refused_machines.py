@@ -169,7 +169,7 @@ WORDS = [  # calls, and what their sentence says
     # rows that repeat
     (fit(SVC(), np.r_[(x := with_cells((7, 1))), x], np.r_[Y, Y]), r"in row 7: .* \(2 numbers\)"),
     *(
-        (fit(SVC(C=10), form(X * unit)), "numbers must be 0 or from .* scale the rows")
+        (fit(SVC(C=10), form(X * unit)), "gamma must be from .* scale the columns of X instead")
         for unit in (1e-20, 1e-30)
         for form in (np.asarray, scipy.sparse.csr_matrix)
     ),
