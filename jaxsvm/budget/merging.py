@@ -259,4 +259,4 @@ def table() -> np.ndarray:
     m, kappa = np.meshgrid(np.linspace(0, 0.5, GRID), np.linspace(0, 1, GRID), indexing="ij")
     length = -np.log(np.maximum(kappa, np.exp(-700)))  # exp(-700) is negligible for every m
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):
-        return np.asarray(by_search(jnp.asarray(m), jnp.asarray(length), FINEST))
+        return np.asarray(by_search(*map(jnp.asarray, (m, length)), FINEST))
