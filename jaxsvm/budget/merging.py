@@ -19,8 +19,8 @@ from .base import Change, Maintenance, Points
 from .removal import remove
 
 GRID = 400  # entries of the table along each axis
-# golden section steps, to 0.01, to 0.001 and to 1e-10, and Newton steps after the fine search
-COARSE, FINE, FINEST, POLISH = 10, 15, 48, 2
+# golden section steps, to 0.01 and to 0.001, and Newton steps after the fine search
+COARSE, FINE, POLISH = 10, 15, 2
 
 
 @node
@@ -228,9 +228,9 @@ def merge_position(share: Array, length: Array, steps: int, polish: int = 0) -> 
     return h, best
 
 
-def by_search(share: Array, length: Array, steps: int = COARSE) -> Array:
-    """The change by a merge, |w - w'|^2 / (coef_i + coef_j)^2, by golden section."""
-    _, best = merge_position(share, length, steps)
+def by_search(share: Array, length: Array) -> Array:
+    """The change by a merge, |w - w'|^2 / (coef_i + coef_j)^2, by golden section to 0.01."""
+    _, best = merge_position(share, length, COARSE)
     square = share**2 + (1 - share) ** 2 + 2 * share * (1 - share) * jnp.exp(-length)
     return jnp.maximum(square - best * best, 0)
 
@@ -258,5 +258,11 @@ def table() -> np.ndarray:
     """
     m, kappa = np.meshgrid(np.linspace(0, 0.5, GRID), np.linspace(0, 1, GRID), indexing="ij")
     length = -np.log(np.maximum(kappa, np.exp(-700)))  # exp(-700) is negligible for every m
-    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
-        return np.asarray(by_search(*map(jnp.asarray, (m, length)), FINEST))
+    s = lambda h: m * np.exp(-length * (1 - h) ** 2) + (1 - m) * np.exp(-length * h**2)
+    low, high, ratio = np.zeros_like(m), np.ones_like(m), (5**0.5 - 1) / 2
+    for _ in range(48):  # to 1e-10
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        go_left = s(left) >= s(right)
+        low, high = np.where(go_left, low, left), np.where(go_left, right, high)
+    best = np.maximum(s(low), s(high))  # at the ends too: the bracket keeps them
+    return np.maximum(m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * kappa - best**2, 0)
