@@ -77,11 +77,11 @@ JOBS = {
 }
 FLAGS = {
     "check_tracer_leaks": ("jax_check_tracer_leaks", True),
-    "debug_nans": ("jax_debug_nans", True),
     "debug_key_reuse": ("jax_debug_key_reuse", True),
     "threefry_partitionable": ("jax_threefry_partitionable", False),
     "matmul_precision": ("jax_default_matmul_precision", "highest"),
     "rbg": ("jax_default_prng_impl", "rbg"),
+    "debug_nans": ("jax_debug_nans", True),
     "debug_infs": ("jax_debug_infs", True),
 }
 # what these find depends on whether a program was called before
@@ -94,7 +94,7 @@ def plain(job):
     return JOBS[job](jax.random.key(0), "float32")
 
 
-@pytest.mark.long(but=8)
+@pytest.mark.long(but=5)
 @pytest.mark.parametrize("flag", FLAGS)
 @pytest.mark.parametrize("job", JOBS)
 def test_a_flag_changes_nothing(job, flag, request):

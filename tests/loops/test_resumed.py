@@ -66,12 +66,12 @@ LIFTED, NARROW = jaxsvm.on_features(jnp.tanh, PEGASOS), jaxsvm.nu_svc(0.3, kerne
 with_other = lambda words, solver: [(words, solver, DATA)]
 STATES = {  # the solver, whether it holds sums over rows, and what else it does not go on with
     "decomposition": on_kernel(jaxsvm.decomposition),
-    "smo": on_kernel(jaxsvm.smo),
     "pegasos": (PEGASOS, False, with_other("kernels or features", LIFTED)),
     "functions": (of_function(first), True, with_other("kernels", of_function(second))),
     "least squares": (jaxsvm.least_squares(0.1), True, []),
     "newton": (NEWTON, False, []),
     "lasvm": on_kernel(jaxsvm.lasvm),
+    "smo": on_kernel(jaxsvm.smo),
     "sdca on a kernel": on_kernel(jaxsvm.sdca),
     "nu_svc": (jaxsvm.nu_svc(0.3, RBF), True, with_other("kernels", NARROW)),
     "wolfe": (jaxsvm.wolfe(0.3, RBF), True, []),
@@ -82,7 +82,7 @@ STATES = {  # the solver, whether it holds sums over rows, and what else it does
 }
 
 
-@pytest.mark.long(but=6)
+@pytest.mark.long(but=5)
 @pytest.mark.parametrize("name", STATES)
 def test_what_a_state_goes_on_with(name, tmp_path):
     """With the same rows and numbers; with others where it holds no sums over them."""
@@ -111,6 +111,7 @@ ANEW = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", ANEW)
 def test_what_works_its_sums_out_anew_takes_other_rows(name):
     solver, atol = ANEW[name]
@@ -134,13 +135,14 @@ def spoilt(state):
 
 ROUGH = {"steps": 300, "tol": 1e-4}
 OTHER_NUMBERS = [  # the solver, two numbers, options, what becomes of the state
-    (functools.partial(jaxsvm.nu_svc, kernel=RBF), 0.3, 0.4, ROUGH, lambda state: state),
-    (functools.partial(jaxsvm.wolfe, kernel=RBF), 0.3, 0.4, ROUGH, lambda state: state),
     (jaxsvm.newton, 0.1, 0.02, {}, lambda state: state),
     (jaxsvm.newton, 0.1, 0.02, {}, spoilt),
+    (functools.partial(jaxsvm.wolfe, kernel=RBF), 0.3, 0.4, ROUGH, lambda state: state),
+    (functools.partial(jaxsvm.nu_svc, kernel=RBF), 0.3, 0.4, ROUGH, lambda state: state),
 ]
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize(("make", "old", "new", "options", "change"), OTHER_NUMBERS)
 def test_states_go_on_with_other_numbers_to_their_optimum(make, old, new, options, change):
     state = change(fit(make(old), DATA, KEY, steps=3).state)
@@ -206,7 +208,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_file_of_select_belongs_to_its_solvers(name, tmp_path):
     path, (first, second) = tmp_path / "grid.npz", PAIRS[name]
