@@ -102,7 +102,8 @@ def test_pairs_of_a_one_vs_one_are_their_own_values():
     even = jaxsvm.dataset(X[::2], NAMES[::2], task="multiclass")
     model = jaxsvm.fit(solver, even, KEY).model
     made = jaxsvm.calibrate(model, data, coupling="pairs")
-    pairs, place = np.asarray(model.pairs(X[used]), float), np.asarray(data.y).astype(int)
+    pairs = np.asarray(jax.jit(lambda model: model.pairs(X[used]))(model), float)
+    place = np.asarray(data.y).astype(int)
     r = np.stack(
         [
             platt(pairs[among, j], place[among] == a, np.ones(among.sum()))(pairs[:, j])

@@ -84,7 +84,7 @@ def test_intervals_are_order_statistics():
         made.sets(NEW)
 
 
-@pytest.mark.parametrize("n", [9, 19, 99, 199])
+@pytest.mark.parametrize("n", [9, 99])
 def test_the_rank_is_exact_where_it_is_whole(n):
     """The scores are 1 .. n, so that the upper end is the rank ceil((1 - alpha)(n + 1))."""
     data = jaxsvm.dataset(np.zeros((n, 1)), np.arange(1.0, n + 1), task="regression")
@@ -123,7 +123,7 @@ def test_too_few_rows_leave_everything_open():
 @given(st.data())
 def test_several_models_are_those_of_the_definition(draw):
     """CV+: each score beside that of the model without its row; intervals by sorted ends."""
-    sizes = draw.draw(st.sampled_from([[1, 6, 6], [3, 3, 3]]))  # few programs
+    sizes = [1, 6, 6]  # few programs
     whole = lambda n, k: np.array(
         draw.draw(st.lists(st.integers(-8, 8), min_size=n * k, max_size=n * k)), np.float32
     ).reshape(n, k)

@@ -122,8 +122,8 @@ def test_probes_certificates_and_splits_see_the_rows_without_padding(tmp_path):
         np.testing.assert_allclose(value, probe(plain)(one.model), rtol=1e-4)
         # rows without padding by the classifier, and as a probe of `fit`
         np.testing.assert_allclose(probe(plain)(two.classifier), value, rtol=1e-5)
-        told = jaxsvm.fit(machine, padded, KEY, probe=probe(plain)).info.probe
-        np.testing.assert_allclose(told[-1], value, rtol=1e-5)
+    told = jaxsvm.fit(machine, padded, KEY, probe=probe(plain)).info.probe
+    np.testing.assert_allclose(told[-1], value, rtol=1e-5)
     lam = 1 / float(plain.weight.sum())
     proof, like = (
         jaxsvm.certificate(run.model, data, lam) for run, data in ((two, padded), (one, plain))

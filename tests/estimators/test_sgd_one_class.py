@@ -77,9 +77,10 @@ def test_pieces_and_weights():
     close(objective(fit, 0.3, weight=weight), exact(0.3, weight)[2], rtol=0.01)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "options",
-    [{"batch_size": 32, "max_iter": 200}, {"average": False}, {"shuffle": False}],
+    [{"average": False}, {"batch_size": 32, "max_iter": 200}, {"shuffle": False}],
     ids=str,
 )
 def test_batches_and_the_last_iterate(options):

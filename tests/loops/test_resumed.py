@@ -2,7 +2,6 @@
 others."""
 
 import functools
-import gc
 import pathlib
 import zlib
 
@@ -22,7 +21,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3)).astype(np.float32)
 Y = np.where((X**2).sum(1) > 2.3, 1, -1)
 DATA = jaxsvm.dataset(X, Y)
-RBF = kernels.rbf(1.0)
+RBF, DROP = kernels.rbf(1.0), jaxsvm.budget.remove()
 
 SIGNS = jnp.array([[-1.0, -1, 1]])
 OTHER_ROWS = DATA._replace(x=DATA.x.at[7, 1].add(1.0))
@@ -154,6 +153,7 @@ def test_states_go_on_with_other_numbers_to_their_optimum(make, old, new, option
     np.testing.assert_allclose(found.model(X), values, atol=atol)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("solver", [PEGASOS, jaxsvm.decomposition(1.0, RBF)], ids=repr)
 def test_a_state_that_a_transformed_function_closes_over(solver):
     """Its rows are traced, and so are not compared; the state is not."""
@@ -170,7 +170,7 @@ def test_a_state_of_unknown_origin_is_taken():
 
 def test_streams_know_their_kernel_and_with_entries_for_rows_their_numbers():
     chunks, rows = [(X[:20], Y[:20]), (X[20:], Y[20:])], {"rows": 40}
-    bsgd = lambda lam, kernel=RBF: jaxsvm.bsgd(lam, kernel, budget=8)
+    bsgd = lambda lam, kernel=RBF: jaxsvm.bsgd(lam, kernel, budget=8, maintain=DROP)
     state, sums = stream(bsgd(0.1), chunks, KEY).state, stream(LINEAR, chunks, KEY, **rows).state
     stream(bsgd(0.2), chunks, state=state)
     stream(LINEAR, chunks, state=sums, **rows)
@@ -288,7 +288,6 @@ def test_rows_are_read_once_for_a_data_set(monkeypatch):
     fit(jaxsvm.sdca(0.1), data, state=states[0], steps=2)
     assert read.count(4 * X.size) == 1
     del data
-    gc.collect()
     fit(jaxsvm.sdca(0.1), jaxsvm.dataset(X + 1, Y), state=states[0], steps=2)
     assert read.count(4 * X.size) == 2
 
