@@ -76,16 +76,16 @@ JOBS = {
     ),
 }
 FLAGS = {
-    "check_tracer_leaks": ("jax_check_tracer_leaks", True),
-    "debug_key_reuse": ("jax_debug_key_reuse", True),
-    "threefry_partitionable": ("jax_threefry_partitionable", False),
-    "matmul_precision": ("jax_default_matmul_precision", "highest"),
-    "rbg": ("jax_default_prng_impl", "rbg"),
-    "debug_nans": ("jax_debug_nans", True),
-    "debug_infs": ("jax_debug_infs", True),
+    "check_tracer_leaks": {"jax_check_tracer_leaks": True},
+    "debug_key_reuse": {"jax_debug_key_reuse": True},
+    "rbg": {"jax_default_prng_impl": "rbg"},
+    "debug_nans": {"jax_debug_nans": True, "jax_debug_infs": True},
 }
-# what these find depends on whether a program was called before
-FROM_THE_START = ("debug_nans", "debug_infs")
+ONCE = {  # with one job
+    "threefry_partitionable": {"jax_threefry_partitionable": False},
+    "matmul_precision": {"jax_default_matmul_precision": "highest"},
+}
+CASES = [("pegasos", flag) for flag in ONCE] + [(job, flag) for job in JOBS for flag in FLAGS]
 DRAWS_ANEW = ("threefry_partitionable", "rbg")  # other keys draw other rows
 
 
@@ -95,23 +95,23 @@ def plain(job):
 
 
 @pytest.mark.long(but=5)
-@pytest.mark.parametrize("flag", FLAGS)
-@pytest.mark.parametrize("job", JOBS)
-def test_a_flag_changes_nothing(job, flag, request):
+@pytest.mark.parametrize(("job", "flag"), CASES)
+def test_a_flag_changes_nothing(job, flag):
     expected = plain(job)
     data()
-    name, value = FLAGS[flag]
-    key = jax.random.key(0)
-    before = getattr(jax.config, name)
-    if flag in FROM_THE_START:
+    key, values = jax.random.key(0), (FLAGS | ONCE)[flag]
+    before = {name: getattr(jax.config, name) for name in values}
+    if flag == "debug_nans":  # what it finds depends on whether a program was called before
         jax.clear_caches()
-    jax.config.update(name, value)
+    for name, value in values.items():
+        jax.config.update(name, value)
     try:
         key = jax.random.key(0) if flag == "rbg" else key
-        for _ in range(3 if flag in FROM_THE_START else 1):  # JAX has other paths for later calls
+        for _ in range(3 if flag == "debug_nans" else 1):  # JAX has other paths for later calls
             found = JOBS[job](key, "float32")
     finally:
-        jax.config.update(name, before)
+        for name, value in before.items():
+            jax.config.update(name, value)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert np.isfinite(np.asarray(one)).all()
