@@ -98,7 +98,6 @@ def plain(job):
 @pytest.mark.parametrize(("job", "flag"), CASES)
 def test_a_flag_changes_nothing(job, flag):
     expected = plain(job)
-    data()
     key, values = jax.random.key(0), (FLAGS | ONCE)[flag]
     before = {name: getattr(jax.config, name) for name in values}
     if flag == "debug_nans":  # what it finds depends on whether a program was called before

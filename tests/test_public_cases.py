@@ -43,12 +43,11 @@ def each(**cases):
 # 1: class numbers of two numberings
 
 
-WRAPPED = [(jaxsvm.one_vs_one, "sparse", False), (jaxsvm.one_vs_rest, "dense", True)]
+WRAPPED = [(jaxsvm.one_vs_one, sp.csr_array, False), (jaxsvm.one_vs_rest, np.asarray, True)]
 
 
-@pytest.mark.parametrize(("wrapper", "layout", "wide"), WRAPPED)
-def test_rows_of_fewer_classes(wrapper, layout, wide):
-    form = FORMS[layout]
+@pytest.mark.parametrize(("wrapper", "form", "wide"), WRAPPED)
+def test_rows_of_fewer_classes(wrapper, form, wide):
     with jax.enable_x64(wide):
         train, test = (jaxsvm.dataset(form(LINE[k:]), LETTERS[k:]) for k in (0, 20))
         machine = wrapper(jaxsvm.decomposition(100.0, RBF), classes=4)
@@ -140,9 +139,11 @@ def test_predictions_of_other_entries_take_columns_by_name(entry):
 # 3: chunks whose names of classes differ
 
 
-@pytest.mark.parametrize(("layout", "names"), [("dense", ["a", "b", "c"]), ("sparse", [1, 3, 5])])
-def test_chunks_of_several_classes(layout, names):
-    form = FORMS[layout]
+CHUNKED = [(np.asarray, ["a", "b", "c"]), (sp.csr_array, [1, 3, 5])]
+
+
+@pytest.mark.parametrize(("form", "names"), CHUNKED)
+def test_chunks_of_several_classes(form, names):
     solver, kind = jaxsvm.one_vs_rest(jaxsvm.pegasos(0.1), classes=3), type(names[0])
     y = np.array(names)[np.arange(60) % 3]
     chunk = lambda y, names: jaxsvm.dataset(form(X), y, task="multiclass", classes=names)
@@ -313,12 +314,11 @@ def test_messages_offer_what_takes_this_loss(case):
 # 13: certificates of several classes
 
 
-OF_CLASSES = {"sparse": SVC(C=2.0, tol=1e-4), "dense": LinearSVC(C=2.0, loss="hinge")}
+OF_CLASSES = [(sp.csr_array, SVC(C=2.0, tol=1e-4)), (np.asarray, LinearSVC(C=2.0, loss="hinge"))]
 
 
-@pytest.mark.parametrize(("layout", "machine"), OF_CLASSES.items())
-def test_certificates_of_classes(layout, machine):
-    form = FORMS[layout]
+@pytest.mark.parametrize(("form", "machine"), OF_CLASSES)
+def test_certificates_of_classes(form, machine):
     y = np.array(list("abc"))[np.digitize(X[:, 0], [-0.5, 0.5])]
     model, how = machine.fit(form(X), y).model_, {} if isinstance(machine, SVC) else {"passes": 20}
     proof = jaxsvm.certificate(model, jaxsvm.dataset(form(X), y), C=2.0, **how)
