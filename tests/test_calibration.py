@@ -346,26 +346,14 @@ def test_what_a_selection_cannot_calibrate():
     with pytest.raises(ValueError, match="scores holds the votes of a OneVsOne"):
         made.calibrated(coupling="pairs")
     real = jaxsvm.dataset(X, IRIS.target * 1.0, task="regression")
-    made = jaxsvm.select(
-        lambda C: jaxsvm.linear_svm(C, loss=jaxsvm.losses.squared),
-        real,
-        KEY,
-        C=np.ones(1),
-        folds=3,
-        progress=False,
-    )
+    squared = lambda C: jaxsvm.linear_svm(C, loss=jaxsvm.losses.squared)
+    given = {"C": np.ones(1), "folds": 3, "progress": False}
+    made = jaxsvm.select(squared, real, KEY, **given)
     with pytest.raises(ValueError, match="the targets are real: probabilities are those of"):
         made.calibrated()
     for score in ("log_loss", "brier", "auc"):
         with pytest.raises(ValueError, match=f"score='{score}' is of classes, and the targets"):
-            jaxsvm.select(
-                lambda C: jaxsvm.linear_svm(C, loss=jaxsvm.losses.squared),
-                real,
-                KEY,
-                C=np.ones(1),
-                score=score,
-                progress=False,
-            )
+            jaxsvm.select(squared, real, KEY, score=score, **given)
 
 
 @pytest.mark.long(but=1)

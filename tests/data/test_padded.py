@@ -17,7 +17,7 @@ KEY = jax.random.key(3)
 # cut in blocks with their padding, or with a map of rows without columns of zeros
 OTHERS = ("cocoa", "on_features", "fogd")
 SOLVERS = [case for case in CASES if not case.text.startswith(OTHERS)]
-QUICKEST = ("pegasos(0.1)", "sdca(1.0, rbf(1.0))", "linear_svm(1.0)")
+QUICKEST = ("pegasos(0.1)", "sdca(1.0, rbf(1.0))")
 mark = lambda case: () if case.text in QUICKEST else pytest.mark.long
 each = pytest.mark.parametrize(
     "case", [pytest.param(case, marks=mark(case), id=case.text) for case in SOLVERS]
@@ -156,6 +156,7 @@ def test_columns_of_a_frame_are_taken_by_name():
     np.testing.assert_allclose(error, jaxsvm.error_on(data)(result.model), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_select_and_sweep_take_padded_rows():
     run = lambda lam, data: jaxsvm.fit(jaxsvm.pegasos(lam), data, KEY, steps=48).model
     swept = jaxsvm.sweep(run, lam=jnp.array([0.01, 0.1]), progress=False)

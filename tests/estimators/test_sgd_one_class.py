@@ -95,6 +95,7 @@ def test_sparse_rows_are_dense_ones():
     close(sparse.decision_function(X), dense.decision_function(X), atol=1e-4)
 
 
+@pytest.mark.long
 def test_kernels_by_a_feature_map(tmp_path):
     rows = np.random.default_rng(0).normal(size=(300, 2))
     features = FourierFeatures(gamma=0.5, n_components=300, random_state=0)

@@ -24,7 +24,7 @@ REAL, TARGET = load_diabetes(return_X_y=True)
 REAL, TARGET = StandardScaler().fit_transform(REAL), (TARGET - TARGET.mean()) / TARGET.std()
 
 
-@pytest.mark.long(but=3)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "made, k, atol",
     [

@@ -184,6 +184,7 @@ def test_rows_that_scipy_stores_twice_and_no_rows():
     assert run(SIGN).predict(X[:0]).shape == (0,)
 
 
+@pytest.mark.long
 def test_a_selection_predicts_too():
     data, numbers = jaxsvm.dataset(X, NAMES["strings"]), {"C": np.array([0.1, 1.0]), "folds": 2}
     found = jaxsvm.select(lambda C: jaxsvm.linear_svm(C), data, KEY, progress=False, **numbers)
