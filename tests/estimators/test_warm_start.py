@@ -24,13 +24,13 @@ REAL, TARGET = load_diabetes(return_X_y=True)
 REAL, TARGET = StandardScaler().fit_transform(REAL), (TARGET - TARGET.mean()) / TARGET.std()
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "made, k, atol",
     [
         (LinearSVC(), 3, 1e-3),
-        (LinearSVC(loss="hinge", class_weight="balanced"), 3, 0.1),
         (LinearSVR(epsilon=0.1), 2, 2e-2),
+        (LinearSVC(loss="hinge", class_weight="balanced"), 3, 0.1),
         (LinearSVC(loss="hinge", intercept_scaling=2.0), 2, 0.1),
         (LinearSVC(loss="hinge", solver="dual_descent", tol=1e-5), 3, 5e-2),
         (LinearSVC(penalty="l1"), 2, 5e-3),
