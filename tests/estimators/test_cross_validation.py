@@ -319,6 +319,7 @@ def test_n_jobs_of_minus_1_is_all_processors(n_jobs, threads, monkeypatch):
     assert asked.value.args == (threads,)
 
 
+@pytest.mark.long
 def test_the_method_of_linear_cells_is_that_of_the_largest_cost():
     """Sparse rows are dense rows, and those of weight 0 are none of a fold."""
     random = np.random.default_rng(0)
