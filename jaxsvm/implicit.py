@@ -115,7 +115,7 @@ def solution(
         >>> data = jaxsvm.dataset([[-1.0], [1.0]], [-1, 1])
         >>> width = lambda x: solution(jnp.array([-0.5, 0.5]), 0.0, kernels.linear(),
         ...     data._replace(x=x), 1.0, losses.hinge)[0]
-        >>> jnp.round(jax.jacobian(width)(data.x)[1, :, 0], 3).tolist()
+        >>> jnp.round(jax.jit(jax.jacobian(width))(data.x)[1, :, 0], 3).tolist()
         [0.5, -0.5]
     """
     check_choice("bias", bias, ("free", "none"))
@@ -355,7 +355,7 @@ def simplex_solution(
         >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0]], [0, 1], task="multiclass")
         >>> coef = jnp.array([[0.5, -0.5], [-0.5, 0.5]])
         >>> of_rows = lambda x: simplex_solution(coef, kernels.linear(), data._replace(x=x), 1.0)
-        >>> jnp.round(jax.jacobian(of_rows)(data.x)[0, 0, 0], 3).tolist()
+        >>> jnp.round(jax.jit(jax.jacobian(of_rows))(data.x)[0, 0, 0], 3).tolist()
         [-1.0, 0.5]
     """
     n, k = coef.shape
@@ -462,7 +462,7 @@ def linear_solution(
         >>> data = jaxsvm.dataset([[1.0]], [1.0], task="regression")
         >>> weights = lambda lam: linear_solution(jnp.array([0.5]), 0.0, data, lam,
         ...     losses.squared)[0]
-        >>> jax.jacobian(weights)(1.0).tolist()
+        >>> jax.jit(jax.jacobian(weights))(1.0).tolist()
         [-0.25]
     """
     check_choice("bias", bias, ("none", "feature", "free"))

@@ -118,7 +118,7 @@ class Kernel(Node):
         ...     def block(self, x, z):
         ...         return 1 / (1 + sqdist(x, z) / self.width)
         >>> value = lambda width: cauchy(width)(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]
-        >>> jax.grad(value)(1.0).tolist()
+        >>> jax.jit(jax.grad(value))(1.0).tolist()
         0.25
     """
 

@@ -422,7 +422,8 @@ class pairwise(JointLoss):
     Example:
         >>> import jaxsvm
         >>> data = jaxsvm.dataset(jnp.eye(2), [2, 1], task="ranking")
-        >>> value, slope = pairwise().joint(data).value_and_slope(jnp.array([0.5, 0.0]))
+        >>> risk = jax.jit(lambda scores: pairwise().joint(data).value_and_slope(scores))
+        >>> value, slope = risk(jnp.array([0.5, 0.0]))
         >>> float(value), slope.tolist()
         (0.5, [-1.0, 1.0])
 

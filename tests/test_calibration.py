@@ -102,7 +102,8 @@ def test_pairs_of_a_one_vs_one_are_their_own_values():
     even = jaxsvm.dataset(X[::2], NAMES[::2], task="multiclass")
     model = jaxsvm.fit(solver, even, KEY).model
     made = jaxsvm.calibrate(model, data, coupling="pairs")
-    pairs, place = np.asarray(model.pairs(X[used]), float), np.asarray(data.y).astype(int)
+    pairs = np.asarray(jax.jit(lambda model: model.pairs(X[used]))(model), float)
+    place = np.asarray(data.y).astype(int)
     r = np.stack(
         [
             platt(pairs[among, j], place[among] == a, np.ones(among.sum()))(pairs[:, j])
@@ -339,26 +340,14 @@ def test_what_a_selection_cannot_calibrate():
     with pytest.raises(ValueError, match="scores holds the votes of a OneVsOne"):
         made.calibrated(coupling="pairs")
     real = jaxsvm.dataset(X, IRIS.target * 1.0, task="regression")
-    made = jaxsvm.select(
-        lambda C: jaxsvm.linear_svm(C, loss=jaxsvm.losses.squared),
-        real,
-        KEY,
-        C=np.ones(1),
-        folds=3,
-        progress=False,
-    )
+    squared = lambda C: jaxsvm.linear_svm(C, loss=jaxsvm.losses.squared)
+    given = {"C": np.ones(1), "folds": 3, "progress": False}
+    made = jaxsvm.select(squared, real, KEY, **given)
     with pytest.raises(ValueError, match="the targets are real: probabilities are those of"):
         made.calibrated()
     for score in ("log_loss", "brier", "auc"):
         with pytest.raises(ValueError, match=f"score='{score}' is of classes, and the targets"):
-            jaxsvm.select(
-                lambda C: jaxsvm.linear_svm(C, loss=jaxsvm.losses.squared),
-                real,
-                KEY,
-                C=np.ones(1),
-                score=score,
-                progress=False,
-            )
+            jaxsvm.select(squared, real, KEY, score=score, **given)
 
 
 @pytest.mark.long(but=1)

@@ -1,6 +1,7 @@
 """The import direction of the package, read off its sources without running them."""
 
 import ast
+import functools
 import importlib
 import pathlib
 import re
@@ -76,12 +77,14 @@ def found_imports(source, name, is_package, modules, top_only=False):
     return found
 
 
+@functools.cache
 def imports(name, top_only=False):
     return found_imports(
         SOURCES[name], name, MODULES[name].name == "__init__.py", MODULES, top_only
     )
 
 
+@functools.cache
 def own(name):
     return {found for found in imports(name) if found.split(".")[0] == "jaxsvm"}
 

@@ -131,9 +131,8 @@ def test_vmap_over_a_class_makes_a_batch():
     assert batch.lam.shape == (3,)
     np.testing.assert_array_equal(jax.vmap(lambda node: 2 * node.lam)(batch), 2 * lams)
     data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-    run = lambda solver: (
-        solver.model(solver.update(solver.init(jax.random.key(0), data), data)[0]).w
-    )
+    first = lambda solver: solver.update(solver.init(jax.random.key(0), data), data)[0]
+    run = jax.jit(lambda solver: solver.model(first(solver)).w)
     np.testing.assert_allclose(
         jax.vmap(run)(jax.vmap(jaxsvm.pegasos)(lams)),
         [run(jaxsvm.pegasos(lam)) for lam in lams],

@@ -72,11 +72,10 @@ def test_a_selection_tells_its_choice():
 
 def test_runs_of_a_batch_and_values_that_are_not_known():
     run = lambda lam: jaxsvm.fit(jaxsvm.pegasos(lam), DATA, KEY, steps=4)
-    batch = jax.vmap(run)(jnp.array([0.1, 0.2]))
+    both = lambda of: jax.jit(jax.vmap(of))(jnp.array([0.1, 0.2]))
+    batch = both(run)
     assert str(batch).splitlines()[1] == batch.status
-    proofs = jax.vmap(lambda lam: jaxsvm.certificate(run(lam).model, DATA, lam))(
-        jnp.array([0.1, 0.2])
-    )
+    proofs = both(lambda lam: jaxsvm.certificate(run(lam).model, DATA, lam))
     assert repr(proofs).startswith("Certificates of 2 models: gap ")
     seen = []
     jax.jit(lambda lam: seen.append(repr(run(lam))))(0.1)

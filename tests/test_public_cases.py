@@ -43,9 +43,10 @@ def each(**cases):
 # 1: class numbers of two numberings
 
 
-@each(form=FORMS)
-@pytest.mark.parametrize("wrapper", [jaxsvm.one_vs_one, jaxsvm.one_vs_rest])
-@pytest.mark.parametrize("wide", [False, True])
+WRAPPED = [(jaxsvm.one_vs_one, sp.csr_array, False), (jaxsvm.one_vs_rest, np.asarray, True)]
+
+
+@pytest.mark.parametrize(("wrapper", "form", "wide"), WRAPPED)
 def test_rows_of_fewer_classes(wrapper, form, wide):
     with jax.enable_x64(wide):
         train, test = (jaxsvm.dataset(form(LINE[k:]), LETTERS[k:]) for k in (0, 20))
@@ -138,8 +139,10 @@ def test_predictions_of_other_entries_take_columns_by_name(entry):
 # 3: chunks whose names of classes differ
 
 
-@each(form=FORMS)
-@pytest.mark.parametrize("names", [["a", "b", "c"], [1, 3, 5]])
+CHUNKED = [(np.asarray, ["a", "b", "c"]), (sp.csr_array, [1, 3, 5])]
+
+
+@pytest.mark.parametrize(("form", "names"), CHUNKED)
 def test_chunks_of_several_classes(form, names):
     solver, kind = jaxsvm.one_vs_rest(jaxsvm.pegasos(0.1), classes=3), type(names[0])
     y = np.array(names)[np.arange(60) % 3]
@@ -204,8 +207,7 @@ def test_where_the_right_machine_is_0(kind, size):
     np.testing.assert_allclose(coef @ x / coef.sum() / size, 0, atol=1e-4)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("share", [0.04, 0.19])
+@pytest.mark.parametrize(("loss", "share"), [("hinge", 0.19), ("squared_hinge", 0.04)])
 def test_two_layouts_have_one_optimum(loss, share):
     random = np.random.default_rng(0)
     x = (random.random((1500, 112)) < share) * 1.0
@@ -252,6 +254,7 @@ def test_what_is_no_chain_of_gradients_gets_one_sentence(way):
             way(jaxsvm.gradient(losses.hinge, tx))
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.usefixtures("usual_promotion")
 @each(way=WAYS)
 def test_arguments_are_for_updates_that_take_them(way):
@@ -269,6 +272,7 @@ ANSWERS = [lambda s, _: s, lambda s, _: None, lambda s, _: INFO, lambda s, _: (s
 ANSWERS += [lambda s, _: (s, (s, s)), lambda s, _: (s, INFO, INFO), lambda s, _: (INFO, s)]
 
 
+@pytest.mark.long(but=2)
 @each(way=WAYS)
 def test_updates_of_an_own_solver_return_a_state_and_an_info(way):
     model = lambda state, data=None: models.Linear(state, ZERO)
@@ -310,8 +314,10 @@ def test_messages_offer_what_takes_this_loss(case):
 # 13: certificates of several classes
 
 
-@each(form=FORMS)
-@pytest.mark.parametrize("machine", [SVC(C=2.0, tol=1e-4), LinearSVC(C=2.0, loss="hinge")])
+OF_CLASSES = [(sp.csr_array, SVC(C=2.0, tol=1e-4)), (np.asarray, LinearSVC(C=2.0, loss="hinge"))]
+
+
+@pytest.mark.parametrize(("form", "machine"), OF_CLASSES)
 def test_certificates_of_classes(form, machine):
     y = np.array(list("abc"))[np.digitize(X[:, 0], [-0.5, 0.5])]
     model, how = machine.fit(form(X), y).model_, {} if isinstance(machine, SVC) else {"passes": 20}
@@ -325,9 +331,9 @@ def test_certificates_of_classes(form, machine):
 BARE = {"SVR": jaxsvm.kernel_svm(1.0, RBF), "LinearSVR": jaxsvm.linear_svm(1.0)}
 
 
-@each(form=FORMS)
 @each(solver=BARE | {"OneClassSVM": jaxsvm.one_class(0.3, RBF)})
-def test_a_bare_model_becomes_a_regressor_with_a_word(solver, form, tmp_path):
+def test_a_bare_model_becomes_a_regressor_with_a_word(solver, tmp_path):
+    form = FORMS["dense" if solver is BARE["SVR"] else "sparse"]
     model = fit(solver, jaxsvm.dataset(form(X), SIGN), KEY).model
     for write in (models.to_sklearn, lambda m: models.to_libsvm(m, tmp_path / "m")):
         with pytest.warns(UserWarning, match="say task=, or pass result.classifier"):

@@ -105,8 +105,9 @@ def two_levels(
         0.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> fill = two_levels(jnp.array([0.0, 1.0, 5.0]), jnp.array([1.0, 1.0, -1.0]), 2.0)
+        >>> import jax, jax.numpy as jnp
+        >>> points, signs = jnp.array([0.0, 1.0, 5.0]), jnp.array([1.0, 1.0, -1.0])
+        >>> fill = jax.jit(two_levels)(points, signs, 2.0)
         >>> float(fill.level), float(fill.bias)
         (3.5, 3.0)
 

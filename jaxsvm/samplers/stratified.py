@@ -52,7 +52,7 @@ class strata(Sampler):
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[0.0], [1.0], [2.0], [3.0]], [1, -1, 1, -1])
         >>> s = strata(jaxsvm.samplers.epochs(1, shuffle=False), blocks=2)
-        >>> s.draw(s.init(jax.random.key(0), data), 0, 2).tolist()
+        >>> jax.jit(lambda key: s.draw(s.init(key, data), 0, 2))(jax.random.key(0)).tolist()
         [[0, 2], [1, 3]]
 
     Reference: W. G. Cochran, Sampling techniques, 3rd edition, 1977, chapter 5; P. Zhao, T. Zhang,

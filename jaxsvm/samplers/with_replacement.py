@@ -63,7 +63,8 @@ class uniform(Batches):
         >>> import jax, jaxsvm
         >>> s = uniform(2); data = jaxsvm.dataset([[0.0], [1.0], [2.0]], [1, -1, 1])
         >>> state = s.init(jax.random.key(0), data)
-        >>> bool((s.draw(state, 0, 5)[2:] == s.draw(state, 2, 3)).all())
+        >>> draw = jax.jit(s.draw, static_argnums=2)
+        >>> bool((draw(state, 0, 5)[2:] == draw(state, 2, 3)).all())
         True
 
     Reference: R. W. Floyd's subset algorithm: J. Bentley, Programming pearls, CACM 30(9), 1987.

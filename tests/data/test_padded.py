@@ -17,7 +17,7 @@ KEY = jax.random.key(3)
 # cut in blocks with their padding, or with a map of rows without columns of zeros
 OTHERS = ("cocoa", "on_features", "fogd")
 SOLVERS = [case for case in CASES if not case.text.startswith(OTHERS)]
-QUICKEST = ("pegasos(0.1)", "sdca(1.0, rbf(1.0))", "linear_svm(1.0)", "lasvm(1.0, rbf(1.0))")
+QUICKEST = ("pegasos(0.1)", "sdca(1.0, rbf(1.0))")
 mark = lambda case: () if case.text in QUICKEST else pytest.mark.long
 each = pytest.mark.parametrize(
     "case", [pytest.param(case, marks=mark(case), id=case.text) for case in SOLVERS]
@@ -66,16 +66,16 @@ def test_a_sampler_draws_the_same_rows(sampler):
     drawn = []
     for data in both(targets="grades"):
         data = data._replace(weight=data.weight * 0.7)
-        state, length = jax.jit(sampler.init)(KEY, data), 6
-        if sampler.period:
-            length = sampler.period(data.rows)
-            assert length <= sampler.period(len(data.y))
-        draw, tell = jax.jit(sampler.draw, static_argnums=2), jax.jit(sampler.feedback)
-        for k in range(4):
-            drawn.append(np.asarray(draw(state, k * length, length)))
-            gain = jnp.where(drawn[-1] % 3 == 0, 0.5, 0.0)
-            state = tell(state, jnp.asarray(drawn[-1]), gain)
-    np.testing.assert_array_equal(drawn[:4], drawn[4:])
+        length = sampler.period(data.rows) if sampler.period else 6
+        assert not sampler.period or length <= sampler.period(len(data.y))
+
+        def turn(state, k):
+            index = sampler.draw(state, k * length, length)
+            return sampler.feedback(state, index, jnp.where(index % 3 == 0, 0.5, 0.0)), index
+
+        walk = lambda data: jax.lax.scan(turn, sampler.init(KEY, data), jnp.arange(4))[1]
+        drawn.append(np.asarray(jax.jit(walk)(data)))
+    np.testing.assert_array_equal(*drawn)
     assert np.max(drawn) < len(rows("weighted").y)
 
 
@@ -95,6 +95,7 @@ def test_padding_is_rows_of_weight_0_and_columns_of_zeros():
         assert wide.x.shape == size
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", [scipy.sparse.csr_matrix, lambda x: x.astype(np.float64)])
 def test_sparse_rows_and_several_targets_are_padded(form):
     x, y = np.eye(30, 40), np.stack([np.arange(30) % 2, np.arange(30) % 3 > 0], axis=1)
@@ -121,8 +122,8 @@ def test_probes_certificates_and_splits_see_the_rows_without_padding(tmp_path):
         np.testing.assert_allclose(value, probe(plain)(one.model), rtol=1e-4)
         # rows without padding by the classifier, and as a probe of `fit`
         np.testing.assert_allclose(probe(plain)(two.classifier), value, rtol=1e-5)
-        told = jaxsvm.fit(machine, padded, KEY, probe=probe(plain)).info.probe
-        np.testing.assert_allclose(told[-1], value, rtol=1e-5)
+    told = jaxsvm.fit(machine, padded, KEY, probe=probe(plain)).info.probe
+    np.testing.assert_allclose(told[-1], value, rtol=1e-5)
     lam = 1 / float(plain.weight.sum())
     proof, like = (
         jaxsvm.certificate(run.model, data, lam) for run, data in ((two, padded), (one, plain))
@@ -155,6 +156,7 @@ def test_columns_of_a_frame_are_taken_by_name():
     np.testing.assert_allclose(error, jaxsvm.error_on(data)(result.model), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_select_and_sweep_take_padded_rows():
     run = lambda lam, data: jaxsvm.fit(jaxsvm.pegasos(lam), data, KEY, steps=48).model
     swept = jaxsvm.sweep(run, lam=jnp.array([0.01, 0.1]), progress=False)

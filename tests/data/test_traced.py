@@ -26,7 +26,7 @@ def weights(x, y, weight=None, tol=1e-6, loss=losses.squared_hinge):
 def test_a_traced_call_is_the_call_outside(y):
     outside = weights(X, y, WEIGHT)
     np.testing.assert_allclose(jax.jit(weights)(X, y, WEIGHT), outside, rtol=1e-5, atol=1e-6)
-    several = jax.vmap(weights)(jnp.stack([X, 2 * X]), jnp.stack([y, y]))
+    several = jax.jit(jax.vmap(weights))(jnp.stack([X, 2 * X]), jnp.stack([y, y]))
     np.testing.assert_allclose(several[1], weights(2 * X, y), rtol=1e-4, atol=1e-5)
 
 
@@ -41,7 +41,8 @@ def test_what_is_known_of_y_is_numbered_as_outside():
 
 def test_derivatives_in_rows_and_weights(x64):
     x, weight, change = X.astype(float), WEIGHT.astype(float), RNG.normal(size=X.shape)
-    total = lambda t: jnp.sum(jnp.tanh(weights(x + t * change, Y, weight * (1 + 0.1 * t), 1e-15)))
+    moved = lambda t: weights(x + t * change, Y, weight * (1 + 0.1 * t), 1e-15)
+    total = jax.jit(lambda t: jnp.sum(jnp.tanh(moved(t))))
     difference = (total(1e-6) - total(-1e-6)) / 2e-6
     assert float(jax.grad(total)(0.0)) == pytest.approx(float(difference), rel=1e-4)
 

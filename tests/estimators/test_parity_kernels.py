@@ -87,7 +87,7 @@ LONG = pytest.mark.long
     [
         ("SVC", "linear"),
         ("SVR", "linear"),
-        ("NuSVR", "linear"),
+        pytest.param("NuSVR", "linear", marks=LONG),
         pytest.param("SVC", "rbf", marks=LONG),
         pytest.param("OneClassSVM", "linear", marks=LONG),
     ],

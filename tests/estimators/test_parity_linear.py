@@ -197,6 +197,7 @@ def test_pegasos_with_other_options():
     assert last.score(X, Y) > 0.8 and last.intercept_.tolist() == [0, 0, 0]
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", ["newton", "interior_point", "augmented_lagrangian"])
 def test_steps_are_counted_in_the_states(name):
     """Of all updates, whatever the evaluations are; states of older files begin to count at 0."""
@@ -220,6 +221,7 @@ def sparse_problem(n=2400, d=150, density=0.1):
     return x, np.where(x @ random.normal(size=d) + random.normal(size=n) > 0, "b", "a")
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_rows_of_many_entries_are_packed_and_not_merged(loss):
     """Weight k is k copies, weight 0 is absence, and the optimum is LIBLINEAR's."""
@@ -242,10 +244,9 @@ def test_rows_of_many_entries_are_packed_and_not_merged(loss):
 
 def test_arrays_of_mostly_zeros_are_trained_on_as_sparse_rows():
     x, y = sparse_problem(n=300, density=0.05)
-    for loss in ("hinge", "squared_hinge"):
-        dense, sparse = (LinearSVC(loss=loss, random_state=0).fit(a, y) for a in (x.toarray(), x))
-        assert np.array_equal(dense.coef_, sparse.coef_) and dense.solver_ == sparse.solver_
-        assert np.array_equal(dense.predict(x.toarray()), sparse.predict(x))
+    dense, sparse = (LinearSVC(loss="hinge", random_state=0).fit(a, y) for a in (x.toarray(), x))
+    assert np.array_equal(dense.coef_, sparse.coef_) and dense.solver_ == sparse.solver_
+    assert np.array_equal(dense.predict(x.toarray()), sparse.predict(x))
 
 
 def test_a_fit_of_one_program_is_that_of_the_solver():
@@ -302,8 +303,14 @@ def test_the_hinge_takes_a_solver_by_the_rows_and_C(rows, share, C, wanted):
     assert LinearSVC(loss="hinge", C=C, random_state=0).fit(x, y).solver_ == wanted
 
 
-@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
-@pytest.mark.parametrize("name", ["LinearSVC", "LinearSVR", "linear_svm"])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("LinearSVC", scipy.sparse.csr_array),
+        ("LinearSVR", np.asarray),
+        ("linear_svm", np.asarray),
+    ],
+)
 def test_far_more_columns_than_rows(name, form):
     """The optimum is 1e-3 of C n: rounding of the margins to float32 alone is more than the gap."""
     x = np.random.default_rng(0).normal(size=(60, 20_000))

@@ -3,7 +3,6 @@
 import itertools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
@@ -57,7 +56,7 @@ def test_a_linear_machine_has_the_probabilities_of_scikit_learn(k):
     close(made.calibrated_.predict_proba(x), made.predict_proba(x), atol=1e-5)
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("k", [3, 2])
 @pytest.mark.parametrize(
     "machine",
@@ -84,7 +83,7 @@ def test_any_machine_has_those_of_calibrated_classifier(machine, k):
     assert np.mean(with_names) > 0.5
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize(
     "machine",
@@ -226,7 +225,7 @@ def test_sigmoids_are_those_of_scipy():
         value = lambda ab, z=unit: ab[0] * z + ab[1]
         loss = lambda ab, f=value, t=target: np.sum(np.logaddexp(0, -f(ab)) + t * f(ab))
         with jax.enable_x64(True):
-            curve = calibration.fit_sigmoid(*map(jnp.asarray, (score, positive, np.ones(200))))
+            curve = jax.jit(calibration.fit_sigmoid)(score, positive, np.ones(200))
         best = scipy.optimize.minimize(loss, [0.0, 0.0], method="BFGS", options={"gtol": 1e-8})
         close([curve.slope.item() * scale, curve.offset.item()], best.x, atol=1e-4)
 

@@ -77,9 +77,10 @@ def test_pieces_and_weights():
     close(objective(fit, 0.3, weight=weight), exact(0.3, weight)[2], rtol=0.01)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "options",
-    [{"batch_size": 32, "max_iter": 200}, {"average": False}, {"shuffle": False}],
+    [{"average": False}, {"batch_size": 32, "max_iter": 200}, {"shuffle": False}],
     ids=str,
 )
 def test_batches_and_the_last_iterate(options):
@@ -94,6 +95,7 @@ def test_sparse_rows_are_dense_ones():
     close(sparse.decision_function(X), dense.decision_function(X), atol=1e-4)
 
 
+@pytest.mark.long
 def test_kernels_by_a_feature_map(tmp_path):
     rows = np.random.default_rng(0).normal(size=(300, 2))
     features = FourierFeatures(gamma=0.5, n_components=300, random_state=0)

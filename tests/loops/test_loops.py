@@ -21,10 +21,8 @@ from jaxsvm.types import Info, Sampler
     ("options", "steps"),
     [
         ({"sampler": samplers.uniform(1)}, 60),  # ten passes
-        ({"sampler": samplers.epochs(3)}, 20),
         ({"sampler": samplers.whole()}, 10),
         ({"sampler": samplers.epochs(4)}, 20),  # a pass is two steps, the second padded
-        ({"sampler": samplers.epochs(1), "passes": 2}, 12),
         ({"sampler": samplers.epochs(4), "passes": 2}, 3),
         ({"passes": 0.5}, 3),
         ({"steps": np.int64(4), "every": 4.0}, 4),

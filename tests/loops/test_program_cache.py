@@ -158,7 +158,7 @@ NEW_FUNCTIONS = {  # calls, each with a function of its own, and the compiled fu
 }
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="maps are counted on Linux")
 @pytest.mark.parametrize("name", NEW_FUNCTIONS)
 def test_programs_of_functions_that_are_gone_are_released(monkeypatch, name):

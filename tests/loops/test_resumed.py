@@ -2,7 +2,6 @@
 others."""
 
 import functools
-import gc
 import pathlib
 import zlib
 
@@ -22,7 +21,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3)).astype(np.float32)
 Y = np.where((X**2).sum(1) > 2.3, 1, -1)
 DATA = jaxsvm.dataset(X, Y)
-RBF = kernels.rbf(1.0)
+RBF, DROP = kernels.rbf(1.0), jaxsvm.budget.remove()
 
 SIGNS = jnp.array([[-1.0, -1, 1]])
 OTHER_ROWS = DATA._replace(x=DATA.x.at[7, 1].add(1.0))
@@ -66,12 +65,12 @@ LIFTED, NARROW = jaxsvm.on_features(jnp.tanh, PEGASOS), jaxsvm.nu_svc(0.3, kerne
 with_other = lambda words, solver: [(words, solver, DATA)]
 STATES = {  # the solver, whether it holds sums over rows, and what else it does not go on with
     "decomposition": on_kernel(jaxsvm.decomposition),
-    "smo": on_kernel(jaxsvm.smo),
     "pegasos": (PEGASOS, False, with_other("kernels or features", LIFTED)),
     "functions": (of_function(first), True, with_other("kernels", of_function(second))),
     "least squares": (jaxsvm.least_squares(0.1), True, []),
     "newton": (NEWTON, False, []),
     "lasvm": on_kernel(jaxsvm.lasvm),
+    "smo": on_kernel(jaxsvm.smo),
     "sdca on a kernel": on_kernel(jaxsvm.sdca),
     "nu_svc": (jaxsvm.nu_svc(0.3, RBF), True, with_other("kernels", NARROW)),
     "wolfe": (jaxsvm.wolfe(0.3, RBF), True, []),
@@ -82,7 +81,7 @@ STATES = {  # the solver, whether it holds sums over rows, and what else it does
 }
 
 
-@pytest.mark.long(but=6)
+@pytest.mark.long(but=5)
 @pytest.mark.parametrize("name", STATES)
 def test_what_a_state_goes_on_with(name, tmp_path):
     """With the same rows and numbers; with others where it holds no sums over them."""
@@ -111,6 +110,7 @@ ANEW = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", ANEW)
 def test_what_works_its_sums_out_anew_takes_other_rows(name):
     solver, atol = ANEW[name]
@@ -134,13 +134,14 @@ def spoilt(state):
 
 ROUGH = {"steps": 300, "tol": 1e-4}
 OTHER_NUMBERS = [  # the solver, two numbers, options, what becomes of the state
-    (functools.partial(jaxsvm.nu_svc, kernel=RBF), 0.3, 0.4, ROUGH, lambda state: state),
-    (functools.partial(jaxsvm.wolfe, kernel=RBF), 0.3, 0.4, ROUGH, lambda state: state),
     (jaxsvm.newton, 0.1, 0.02, {}, lambda state: state),
     (jaxsvm.newton, 0.1, 0.02, {}, spoilt),
+    (functools.partial(jaxsvm.wolfe, kernel=RBF), 0.3, 0.4, ROUGH, lambda state: state),
+    (functools.partial(jaxsvm.nu_svc, kernel=RBF), 0.3, 0.4, ROUGH, lambda state: state),
 ]
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize(("make", "old", "new", "options", "change"), OTHER_NUMBERS)
 def test_states_go_on_with_other_numbers_to_their_optimum(make, old, new, options, change):
     state = change(fit(make(old), DATA, KEY, steps=3).state)
@@ -152,6 +153,7 @@ def test_states_go_on_with_other_numbers_to_their_optimum(make, old, new, option
     np.testing.assert_allclose(found.model(X), values, atol=atol)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("solver", [PEGASOS, jaxsvm.decomposition(1.0, RBF)], ids=repr)
 def test_a_state_that_a_transformed_function_closes_over(solver):
     """Its rows are traced, and so are not compared; the state is not."""
@@ -168,7 +170,7 @@ def test_a_state_of_unknown_origin_is_taken():
 
 def test_streams_know_their_kernel_and_with_entries_for_rows_their_numbers():
     chunks, rows = [(X[:20], Y[:20]), (X[20:], Y[20:])], {"rows": 40}
-    bsgd = lambda lam, kernel=RBF: jaxsvm.bsgd(lam, kernel, budget=8)
+    bsgd = lambda lam, kernel=RBF: jaxsvm.bsgd(lam, kernel, budget=8, maintain=DROP)
     state, sums = stream(bsgd(0.1), chunks, KEY).state, stream(LINEAR, chunks, KEY, **rows).state
     stream(bsgd(0.2), chunks, state=state)
     stream(LINEAR, chunks, state=sums, **rows)
@@ -206,7 +208,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_file_of_select_belongs_to_its_solvers(name, tmp_path):
     path, (first, second) = tmp_path / "grid.npz", PAIRS[name]
@@ -286,7 +288,6 @@ def test_rows_are_read_once_for_a_data_set(monkeypatch):
     fit(jaxsvm.sdca(0.1), data, state=states[0], steps=2)
     assert read.count(4 * X.size) == 1
     del data
-    gc.collect()
     fit(jaxsvm.sdca(0.1), jaxsvm.dataset(X + 1, Y), state=states[0], steps=2)
     assert read.count(4 * X.size) == 2
 

@@ -63,6 +63,7 @@ def test_derivatives_and_traces_go_through_and_leave_nothing():
     assert len(kept) <= stepping.MOST_ARGUMENTS
 
 
+@pytest.mark.long  # emptying all caches of a long process takes seconds
 def test_a_solver_of_closures_is_released():
     held = {0}
     weights = lambda t, held=held: t + 1

@@ -78,11 +78,16 @@ def their_values(path, x):
     return np.array(labels), values[:, :1] if "MCSVM_CS" in text and shape[1] == 2 else values
 
 
+@jax.jit
+def applied(model, rows):
+    return model.pairs(rows) if isinstance(model, OneVsOne) else model(rows)
+
+
 def our_values(model, x):
     """The same of a model; of pairs, their values rather than the votes."""
     inner = model.inner if isinstance(model, Classifier) else model
     rows = jnp.asarray(x, jnp.float64 if jax.config.jax_enable_x64 else jnp.float32)
-    values = inner.pairs(rows) if isinstance(inner, OneVsOne) else inner(rows)
+    values = applied(inner, rows)
     labels = model.predict(rows) if isinstance(model, Classifier) else None
     return labels, np.asarray(values, np.float64).reshape(len(x), -1)
 

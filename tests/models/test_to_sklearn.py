@@ -41,12 +41,13 @@ ROWS = {  # machines, rows and targets
     "NuSVR": (REAL, TARGET),
     "OneClassSVM": (REAL, TARGET),
 }
-CASES = [(name, kernel, "dense") for name in ROWS for kernel in ("rbf", "linear")]
-CASES += [(name, kernel, "dense") for name in ("SVC", "SVC of three", "SVR") for kernel in KERNELS]
-CASES += [(name, kernel, "sparse") for name in ROWS for kernel in ("poly", "linear")]
+DENSE = ["rbf", "sigmoid", "linear", "sigmoid", "rbf", "linear"]
+SPARSE = ["poly", "linear", "poly", "linear", "linear", "poly"]
+CASES = [(*pair, "dense") for pair in zip(ROWS, DENSE, strict=True)]
+CASES += [(*pair, "sparse") for pair in zip(ROWS, SPARSE, strict=True)]
 
 
-@pytest.mark.parametrize(("name", "kernel", "form"), sorted(set(CASES)))
+@pytest.mark.parametrize(("name", "kernel", "form"), CASES)
 def test_there_and_back(name, kernel, form, x64):
     """scikit-learn's machine, our model of it, and a machine of that model."""
     (x, y), kind = ROWS[name], name.split()[0]
@@ -63,7 +64,8 @@ def test_there_and_back(name, kernel, form, x64):
     if kind != "OneClassSVM":
         close(again.dual_coef_.sum(), first.dual_coef_.sum(), atol=1e-7)
         close(again.intercept_, first.intercept_, atol=1e-7)
-        close(model(jnp.asarray(x)), from_sklearn(again)(jnp.asarray(x)), rtol=1e-6, atol=1e-8)
+        at = jax.jit(lambda model: model(x))
+        close(at(model), at(from_sklearn(again)), rtol=1e-6, atol=1e-8)
 
 
 def test_precomputed_kernels_of_several_classes():
@@ -123,7 +125,8 @@ print(*machine.decision_function(rows)[:3], "".join(machine.predict(rows)))
     assert out[3] == "".join(result.predict(X[TWO]))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("form", ["sparse", "dense"])
 def test_a_scale_inside_becomes_a_pipeline(form):
     """It takes raw rows, and a classifier knows its names."""
     rows = FORMS[form](X.astype(np.float32) * [1, 10, 100, 1000] + [5, 0, 0, 0])
@@ -138,7 +141,8 @@ def test_a_scale_inside_becomes_a_pipeline(form):
     assert np.mean(machine.predict(rows) == result.predict(rows)) > 0.99
     assert np.mean(machine.predict(rows) == names) > 0.95
     machine[-1].decision_function_shape = "ovo"
-    close(machine.decision_function(rows), result.model.inner.pairs(scale(data.x)), atol=2e-4)
+    pairs = jax.jit(lambda model: model.inner.pairs(scale(data.x)))(result.model)
+    close(machine.decision_function(rows), pairs, atol=2e-4)
 
 
 def test_a_regression_with_its_scale():
