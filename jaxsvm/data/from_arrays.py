@@ -330,8 +330,8 @@ def _rounded_grades(
     if (cast != exact).any() and kinds(cast) < 0.99 * kinds(exact):
         kind, first = ("time", "1 + ") if signed else ("grade", "")
         raise ValueError(
-            f"rounding to {dtype} moves a {kind} by {np.abs(exact - cast)[weight > 0].max():.2g} and "
-            f"makes different {kind}s of a query equal: number them from {int(signed)} on, "
+            f"rounding to {dtype} moves a {kind} by {np.abs(exact - cast)[weight > 0].max():.2g} "
+            f"and makes different {kind}s of a query equal: number them from {int(signed)} on, "
             f"{first}np.unique({'time' if signed else 'y'}, return_inverse=True)[1]"
         )
 
