@@ -360,11 +360,13 @@ def test_the_excess_falls_at_least_like_one_over_the_root_of_the_steps():
 
 
 @pytest.mark.parametrize(
-    "targets, loss",
-    [([0.05, -0.05, 0.02, 0], losses.eps_insensitive(0.1)), ([0, 0, 0, 0], losses.squared)],
+    "targets, loss, bias",
+    [
+        ([0.05, -0.05, 0.02, 0], losses.eps_insensitive(0.1), "free"),
+        ([0, 0, 0, 0], losses.squared, "none"),
+    ],
     ids=["tube", "zero"],
 )
-@pytest.mark.parametrize("bias", ["none", "free"])
 def test_targets_that_nothing_is_to_be_learnt_from_give_the_model_0(targets, loss, bias):
     data = jaxsvm.dataset(np.ones((4, 1), "f"), targets, task="regression")
     model = jaxsvm.fit(
