@@ -19,19 +19,28 @@ KEY = jax.random.key(0)
 NEW = np.random.default_rng(2).normal(size=(7, 4))
 
 
-def marked(entries):
-    """Long, but for the first line of a solver."""
+def marked(entries, short=None):
+    """Long, but for the first line of a solver, of those named `short`."""
     seen, found = set(), []
     for entry in entries:
         name = type(entry.solver).__name__
-        long = pytest.mark.long if name in seen else ()
+        long = pytest.mark.long if name in seen or name not in (short or name) else ()
         found.append(pytest.param(entry, marks=long, id=repr(entry.solver)))
         seen.add(name)
     return found
 
 
+SHORT = {  # one of each way through the package
+    "sparse": "newton dual_descent decomposition",
+    "certificate": "newton decomposition",
+    "several": "interior_point decomposition nu_svr",
+    "grad": "augmented_lagrangian least_squares decomposition nu_svr",
+}
+
+
 def asked(kind):
-    return pytest.mark.parametrize("entry", marked([e for e in OPTIMA if kind in e.kinds]))
+    entries = [e for e in OPTIMA if kind in e.kinds]
+    return pytest.mark.parametrize("entry", marked(entries, SHORT.get(kind, "").split()))
 
 
 def dataset(entry, dtype=np.float64, form=np.asarray):
