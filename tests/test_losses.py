@@ -84,7 +84,16 @@ value = jax.jit(lambda loss, f, y: loss.value(f, y))
 slope = jax.jit(lambda loss, f, y: loss.slope(f, y))
 curvature = jax.jit(lambda loss, f, y: loss.curvature(f, y))
 conjugate = jax.jit(lambda loss, u, y: loss.conjugate(u, y))
+called = jax.jit(lambda loss, f, y: loss(f, y))
 dual_step = jax.jit(lambda loss, *args: loss.dual_step(*args))
+
+
+@jax.jit
+def derivatives(loss, f, y):
+    """The first one, and the second one with that of the slope."""
+    total = lambda f: jnp.sum(loss(f, y))
+    second = jnp.diagonal(jax.hessian(total)(f)), jax.vmap(jax.grad(loss.slope))(f, y)
+    return jax.grad(total)(f), second
 
 
 def pairs(first, second):
@@ -370,22 +379,12 @@ def test_losses_are_called_with_scores_and_targets(case):
     """Their derivative in the score is the slope that steps use, also at kinks, and the second one
     is that of the slope."""
     loss, y = case.loss, np.float32([1, 1, -1, 1, -1, 1])
-
-    @jax.jit
-    def derivatives(score):
-        total = lambda score: jnp.sum(loss(score, y))
-        of_slope = jax.vmap(jax.grad(loss.slope))(score, y)
-        return (
-            (loss(score, y), loss.value(score, y)),
-            (jax.grad(total)(score), loss.slope(score, y)),
-            (jnp.diagonal(jax.hessian(total)(score)), of_slope),
-        )
-
-    values, slopes, _ = derivatives(np.float32([0.5, 1, -2, 0.75, 3, 0]))
-    equal(*values)
-    equal(*slopes)
-    equal(loss([0.5], [1]), values[1][:1])
-    close(*derivatives(np.float32([0.6, 1.4, -2, 0.65, 3, 0.1]))[2], rtol=1e-5)
+    score, inside = np.float32([[0.5, 1, -2, 0.75, 3, 0], [0.6, 1.4, -2, 0.65, 3, 0.1]])
+    values, slopes = value(loss, score, y), slope(loss, score, y)
+    equal(called(loss, score, y), values)
+    equal(loss([0.5], [1]), values[:1])
+    equal(derivatives(loss, score, y)[0], slopes)
+    close(*derivatives(loss, inside, y)[1], rtol=1e-5)
 
 
 def test_derivatives_of_a_called_loss_in_its_number_and_target():
