@@ -14,7 +14,7 @@ from oracles import formula
 
 import jaxsvm
 from jaxsvm import losses
-from jaxsvm.solvers.primal.asset import measure
+from jaxsvm.solvers.primal.asset import measure as sizes_of
 
 N, D, T, FROM = 24, 3, 72, 40  # all runs have these shapes, so that programs are compiled once
 # float64: 72 steps of rounding (1e-16 each) on iterates of size 1, with room for cancellation
@@ -45,6 +45,7 @@ LOSSES = {
     }.items()
 }
 each_loss = pytest.mark.parametrize("name", LOSSES)
+measure = jax.jit(sizes_of, static_argnames="intercept")
 
 
 def targets(name):
