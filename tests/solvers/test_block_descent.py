@@ -176,13 +176,6 @@ def test_rows_that_repeat_and_what_a_step_reports():
     np.testing.assert_allclose(info.progress[:2], second[[9, 7]], rtol=1e-3, atol=1e-7)
 
 
-def test_several_targets():
-    solver, options = jaxsvm.block_descent(1.0), {"sampler": samplers.epochs(16), "steps": 800}
-    many = jaxsvm.dataset(X.astype(np.float32), np.stack([Y, -Y], 1), task="multilabel")
-    both = fit(jaxsvm.multi_output(solver, outputs=2), many, **options).model(many.x)
-    np.testing.assert_allclose(both[:, 0], -both[:, 1], atol=0.02)
-
-
 def test_the_start_of_another_number():
     """A run goes on from another C, whose bounds cut the coefficients."""
     data = dataset()
