@@ -263,9 +263,10 @@ def test_chains_and_feature_maps_may_close_over_traced_values():
 
 @pytest.mark.parametrize("way", ["node", "params"])
 def test_numbers_of_a_kernel_of_ones_own_are_leaves(way):
-    x, numbers = jnp.asarray(X, jnp.float32), jnp.array([0.3, 0.5])
+    x, numbers = np.float32(X), np.float32([0.3, 0.5])
     values = jax.jit(jax.vmap(lambda kernel: (2.0 * kernel + kernels.linear())(x, x)))
-    each = [(2.0 * kernels.rbf(gamma=s) + kernels.linear())(x, x) for s in numbers]
+    plain = jax.jit(lambda s: (2.0 * kernels.rbf(gamma=s) + kernels.linear())(x, x))
+    each = [plain(s) for s in numbers]
     np.testing.assert_allclose(values(jax.vmap(WAYS[way])(numbers)), each, atol=1e-5)
 
 

@@ -82,8 +82,18 @@ close, equal = np.testing.assert_allclose, np.testing.assert_array_equal
 
 value = jax.jit(lambda loss, f, y: loss.value(f, y))
 slope = jax.jit(lambda loss, f, y: loss.slope(f, y))
+curvature = jax.jit(lambda loss, f, y: loss.curvature(f, y))
 conjugate = jax.jit(lambda loss, u, y: loss.conjugate(u, y))
+called = jax.jit(lambda loss, f, y: loss(f, y))
 dual_step = jax.jit(lambda loss, *args: loss.dual_step(*args))
+
+
+@jax.jit
+def derivatives(loss, f, y):
+    """The first one, and the second one with that of the slope."""
+    total = lambda f: jnp.sum(loss(f, y))
+    second = jnp.diagonal(jax.hessian(total)(f)), jax.vmap(jax.grad(loss.slope))(f, y)
+    return jax.grad(total)(f), second
 
 
 def pairs(first, second):
@@ -128,7 +138,7 @@ def test_curvature_is_the_difference_quotient_of_the_slope(case, x64):
     if not jumps:
         away = np.abs((above - at) - (at - below)) < 1e-3 * h
         assert away.sum() > 10
-        found = case.loss.curvature(jnp.asarray(f), jnp.asarray(y))[away]
+        found = np.asarray(curvature(case.loss, f, y))[away]
         close(found, ((above - below) / (2 * h))[away], rtol=1e-5, atol=1e-5)
 
 
@@ -178,12 +188,12 @@ def test_conjugate_is_finite_at_every_slope_the_loss_has(case, dtype, x64):
 @cases
 def test_fenchel_young_gap_is_non_negative_and_zero_at_the_slope(case, x64):
     (f, y), loss = scores(case), case.loss
-    gap = lambda u, f, y: value(loss, f, y) + conjugate(loss, u, y) - u * f
+    gap = lambda u, f, y: np.asarray(value(loss, f, y)) + conjugate(loss, u, y) - u * f
     for target in case.targets:
         reach = np.linspace(*np.clip(case.domain(target), -3, 3), 17)
         g, u = pairs(np.linspace(-4, 4, 33), reach)
         assert np.min(gap(u, g, np.full_like(g, target))) > -1e-12
-    close(gap(slope(loss, f, y), f, y), 0, atol=1e-12)  # rounding of terms up to 1000
+    close(gap(np.asarray(slope(loss, f, y)), f, y), 0, atol=1e-12)  # rounding of terms up to 1000
 
 
 COEF = (0.0, 0.3, 1.0)  # of the end of the coefficient's range (of C, where it has no end)
@@ -368,18 +378,13 @@ def test_the_quadratic_part_has_its_maximum_where_the_dual_step_goes(case, x64):
 def test_losses_are_called_with_scores_and_targets(case):
     """Their derivative in the score is the slope that steps use, also at kinks, and the second one
     is that of the slope."""
-    loss = case.loss
-    score = jnp.array([0.5, 1.0, -2.0, 0.75, 3.0, 0.0])
-    y = jnp.array([1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
-    equal(loss(score, y), loss.value(score, y))
-    one = jnp.array([1.0])
-    equal(loss([0.5], [1]), loss.value(0.5 * one, one))
-    total = lambda score: jnp.sum(loss(score, y))
-    equal(jax.grad(total)(score), loss.slope(score, y))
-    inside = jnp.array([0.6, 1.4, -2.0, 0.65, 3.0, 0.1])
-    second = jnp.diagonal(jax.hessian(total)(inside))
-    of_slope = jax.vmap(jax.grad(loss.slope))(inside, y)
-    close(second, of_slope, rtol=1e-5)
+    loss, y = case.loss, np.float32([1, 1, -1, 1, -1, 1])
+    score, inside = np.float32([[0.5, 1, -2, 0.75, 3, 0], [0.6, 1.4, -2, 0.65, 3, 0.1]])
+    values, slopes = value(loss, score, y), slope(loss, score, y)
+    equal(called(loss, score, y), values)
+    equal(loss([0.5], [1]), values[:1])
+    equal(derivatives(loss, score, y)[0], slopes)
+    close(*derivatives(loss, inside, y)[1], rtol=1e-5)
 
 
 def test_derivatives_of_a_called_loss_in_its_number_and_target():

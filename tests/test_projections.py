@@ -1,5 +1,6 @@
 """Projections against optax, SciPy and their optimality conditions."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -60,10 +61,9 @@ TREES = [
 
 @pytest.mark.parametrize("tree", TREES, ids=range(len(TREES)))
 def test_ball_takes_the_norm_of_all_numbers_of_an_array_or_tree(tree):
-    want = optax.projections.projection_l2_ball(tree, scale=1.5)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), projections.ball(1.5)(tree), want
-    )
+    wanted = functools.partial(optax.projections.projection_l2_ball, scale=1.5)
+    both = jax.jit(lambda tree: (projections.ball(1.5)(tree), wanted(tree)))(tree)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), *both)
 
 
 def test_keep_projects_a_matrix_of_a_product_onto_the_ball():

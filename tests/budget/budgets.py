@@ -56,7 +56,7 @@ def trace(solver, state, data, rows):
 
 
 def states(solver, data, rows):
-    return trace(solver, solver.init(KEY, data), data, rows)
+    return trace(solver, jax.jit(solver.init)(KEY, data), data, rows)
 
 
 def live(f, t):
@@ -208,6 +208,7 @@ def agree(name, data, rows):
     close = functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
     maintain, by_hand, kernel, in_numpy = HANDS[name]
     f, model, at_new, info = states(make(maintain, kernel=kernel), data, rows)
+    f, at_new, info = jax.tree.map(np.asarray, (f, at_new, info))
     trail = bsgd_by_hand(data, rows, LAM, 5, by_hand, in_numpy)
     assert model.x.shape[1:] == (5, D) and np.all(model.index == -1) and not model.b.any()
     for t, (x, coef, _) in enumerate(trail):

@@ -82,7 +82,7 @@ def test_ends_are_looked_at_where_points_are_far_apart():
 def test_what_a_merge_changes_is_that_of_a_dense_search(change, room, dtype):
     pair = M.astype(dtype), LENGTH.astype(dtype)
     with jax.enable_x64(dtype == np.float64):
-        got = change(*map(jnp.asarray, pair))
+        got = jax.jit(change)(*pair)
         assert got.dtype == dtype
     m, L = (number.astype(np.float64) for number in pair)
     off = np.asarray(got, np.float64) - lost(m, L, densely(m, L)[1])
@@ -193,8 +193,7 @@ def side_of(points, i):
 some = jax.jit(sample_partners, static_argnums=0)
 
 
-@pytest.mark.parametrize("newcomer", [1, -1])
-@pytest.mark.parametrize("front", [0, 1, 3, 7, 8])
+@pytest.mark.parametrize(("front", "newcomer"), [(0, 1), (1, -1), (7, 1), (8, -1)])
 def test_partners_are_the_others_of_the_same_sign(front, newcomer, x64):
     points = full_points(front, newcomer)
     for i in range(9):
@@ -208,7 +207,7 @@ def test_partners_are_the_others_of_the_same_sign(front, newcomer, x64):
             assert np.all((place >= 0) & (place <= 8)) or not others
 
 
-@pytest.mark.parametrize("partners", [1, 2, 3, 5])
+@pytest.mark.parametrize("partners", [1, 3])
 @pytest.mark.parametrize(
     "front, newcomer, i", [(2, -1, 5), (7, 1, 8), (7, 1, 0), (8, -1, 4), (6, 1, 2)]
 )

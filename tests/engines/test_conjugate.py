@@ -109,7 +109,7 @@ def test_the_shortest_of_three_has_derivatives(x64):
     """In reverse, too, against differences."""
     vectors = jnp.array([[1.0, 0.3, 0.2], [-0.4, 1.5, 0.1], [0.2, -0.3, 1.0]])
     scaled = lambda s: vectors * jnp.array([[s], [1.0], [1.0]])
-    weight = lambda s: nearest_point(scaled(s) @ scaled(s).T, jnp.ones(3, bool))
+    weight = jax.jit(lambda s: nearest_point(scaled(s) @ scaled(s).T, jnp.ones(3, bool)))
     assert np.all(weight(0.9) > 0.01)
     assert abs(jax.grad(lambda s: weight(s)[0])(0.9)) > 0.1
     assert_slope(lambda s: weight(s)[0], 0.9, rtol=1e-6)

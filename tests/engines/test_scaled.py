@@ -115,15 +115,14 @@ def test_iterates_and_their_mean_are_those_of_the_paper(choice, b, x64):
     near(equal, plain, rtol=0)
 
 
-@pytest.mark.parametrize("advance", [False, True])
-@pytest.mark.parametrize("wrap", [lambda s: s, jaxsvm.averaged])
+@pytest.mark.parametrize(("wrap", "advance"), [(lambda s: s, True), (jaxsvm.averaged, False)])
 def test_a_run_goes_on_with_another_offset(wrap, advance, x64):
     """From the weights where it stood, as on dense rows, to a larger offset and back."""
     solver = lambda offset: wrap(
         jaxsvm.pegasos(LAM, offset=offset, bias="feature", advance_on_violation=advance)
     )
     for before, after in ((None, 500.0), (500.0, 0.0), (0.25, 500.0)):
-        for begun, steps in ((0, 20), (50, 0), (50, 1), (50, 20)):
+        for begun, steps in ((0, 20), (50, 0), (50, 20)):
             found = []
             for data in (dataset(), dataset(dense=True)):
                 run = jaxsvm.fit(solver(before), data, KEY, steps=begun)

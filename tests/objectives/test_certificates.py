@@ -346,7 +346,8 @@ def test_numbers_that_are_none_give_nan_where_they_are_traced(number):
 PAIRS = [("ant", "bee"), ("ant", "cat"), ("bee", "cat")]
 
 
-@pytest.mark.parametrize("classes", ["one_vs_rest", "one_vs_one"])
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("classes", ["one_vs_one", "one_vs_rest"])
 def test_a_model_of_classes_has_the_certificates_of_its_problems(classes):
     """Of a result, by C and by names; those of each problem on its rows alone."""
     random, key = np.random.default_rng(0), jax.random.key(0)

@@ -147,8 +147,7 @@ def rough(bias="none", features=0, loss=losses.hinge):
     return solver, run.model, run.state.solver.coef
 
 
-@pytest.mark.parametrize("bias", ["none", "feature"])
-@pytest.mark.parametrize("features", [0, 64])
+@pytest.mark.parametrize(("bias", "features"), [("none", 64), ("feature", 0)])
 def test_given_coefficients_bound_a_linear_model(bias, features):
     solver, model, given = rough(bias, features)
     proof = jaxsvm.certificate(model, ROWS, ROWS_LAM, dual=given)

@@ -66,12 +66,12 @@ def problem(sparse):
     return (scipy.sparse.csr_matrix(x) if sparse else x).astype(np.float32), y
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("name", "sparse", "dtype", "C", "options", "room"),
     [
-        ("hinge", False, "float32", 5.0, {"tol": 1e-4}, 1e-5),
         ("squared_hinge", True, "float32", 5.0, {"tol": 1e-4}, 1e-5),
+        ("hinge", False, "float32", 5.0, {"tol": 1e-4}, 1e-5),
         ("hinge", True, "float32", 5.0, {"tol": 1e-4}, 1e-5),
         ("squared_hinge", False, "float32", 5.0, {"tol": 1e-4}, 1e-5),
         ("hinge", False, "float64", 1.0, {}, 1e-8),

@@ -20,6 +20,7 @@ def test_the_loads_of_a_device_run():
     assert {row["size"] for row in table} == {"small"}
 
 
+@pytest.mark.long
 def test_a_load_over_its_limit_names_what_was_run(monkeypatch):
     monkeypatch.setattr(device, "PATH_LIMIT", 1e-9)
     row = device.path(small=True, by_lambda=True)
@@ -83,6 +84,7 @@ MOST_KERNELS = {  # of each program; and by JAX 0.10, which makes a kernel of ea
 }
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("name", MOST_KERNELS)
 def test_programs_are_few_kernels(name):
     """A first call waits some 12 milliseconds for each."""

@@ -66,11 +66,12 @@ def test_many_points_reach_the_optimum_of_the_kernel(bias, x64):
 def test_features_are_orthonormal_in_the_span_and_the_objective_falls(dtype, x64):
     data = dataset(dtype=dtype)
     solver = cpsp(LAM, RBF, points=8)
-    step, state, last = jax.jit(solver.update), solver.init(KEY, data), np.inf
+    step, model_of, last = jax.jit(solver.update), jax.jit(solver.model), np.inf
+    state = jax.jit(solver.init)(KEY, data)
     tolerance, sizes = (1e-5, 1e-12)[dtype == "float64"], []
     for _ in range(60):
         state, info = step(state, data)
-        model, size = solver.model(state), int(state.basis.size)
+        model, size = model_of(state), int(state.basis.size)
         points = np.asarray(model.x, np.float64)[:size]
         factor, found = (
             np.asarray(state.basis.factor)[:size, :size],

@@ -131,9 +131,9 @@ def test_steps_are_those_of_the_newton_system(bias, x64):
 # float32, large C
 
 
-@pytest.mark.long(but=3)
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("bias", ["feature", "free"])
-@pytest.mark.parametrize("C", [1.0, 1e4, 1e6])
+@pytest.mark.parametrize("C", [1e6, 1.0, 1e4])
 @pytest.mark.parametrize("scale", [True, False], ids=["standardised", "raw"])
 @pytest.mark.filterwarnings("ignore:the ranges of the columns")
 def test_float32_rows_reach_the_optimum_at_large_C(bias, C, scale):

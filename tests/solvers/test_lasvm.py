@@ -253,7 +253,8 @@ def test_derivatives_are_those_of_the_problem_on_the_rows_kept(x64):
     )
 
 
-@pytest.mark.parametrize("copies", ["alike", "of the other label"])
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("copies", ["of the other label", "alike"])
 def test_duplicates(copies, x64):
     """Pairs without curvature go to the nearer bound."""
     half = N // 2

@@ -10,6 +10,7 @@ import pytest
 import scipy.optimize
 import scipy.sparse
 from cases import maker
+from oracles import formula
 from sklearn.svm import LinearSVC
 
 import jaxsvm
@@ -123,14 +124,14 @@ def test_rounds_are_those_of_the_method_written_out(mix, x64):
 @pytest.mark.parametrize("loss", [losses.hinge, losses.logistic], ids=repr)
 def test_the_search_ends_at_the_minimum_of_the_ray(loss, x64):
     problem = make_problem(LAM, loss, "none", None, dataset(), jnp.asarray(WEIGHT))
-    risk = losses.hinge.value if loss is losses.hinge else losses.logistic.value
+    search = jax.jit(lambda a, b: problem.search(problem.at(a), problem.at(b), 0.1))
     share = WEIGHT / WEIGHT.sum()
     for _ in range(5):
         a, b = RANDOM.normal(size=(2, D))
-        found = problem.search(problem.at(jnp.asarray(a)), problem.at(jnp.asarray(b)), 0.1)
+        found = search(a, b)
         objective = lambda t, a=a, b=b: (
             LAM / 2 * np.sum((a + t * (b - a)) ** 2)
-            + share @ np.asarray(risk(jnp.asarray(X @ (a + t * (b - a))), Y))
+            + share @ formula(loss)[0](X @ (a + t * (b - a)), Y)
         )
         best = scipy.optimize.minimize_scalar(
             objective, bounds=(0, 50), method="bounded", options={"xatol": 1e-10}

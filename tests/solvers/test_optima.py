@@ -19,19 +19,21 @@ KEY = jax.random.key(0)
 NEW = np.random.default_rng(2).normal(size=(7, 4))
 
 
-def marked(entries):
-    """Long, but for the first line of a solver."""
+def marked(entries, short=None):
+    """Long, but for the first line of a solver, of those named `short`."""
     seen, found = set(), []
     for entry in entries:
         name = type(entry.solver).__name__
-        long = pytest.mark.long if name in seen else ()
+        long = pytest.mark.long if name in seen or name not in (short or name) else ()
         found.append(pytest.param(entry, marks=long, id=repr(entry.solver)))
         seen.add(name)
     return found
 
 
-def asked(kind):
-    return pytest.mark.parametrize("entry", marked([e for e in OPTIMA if kind in e.kinds]))
+def asked(kind, short=""):
+    """The lines of a kind; short are those of the named solvers, one of each way there."""
+    entries = [e for e in OPTIMA if kind in e.kinds]
+    return pytest.mark.parametrize("entry", marked(entries, short.split()))
 
 
 def dataset(entry, dtype=np.float64, form=np.asarray):
@@ -106,7 +108,7 @@ def test_the_optimum_of_another_program(entry, x64):
     assert not hasattr(run.model, "coef") or not np.any(np.asarray(run.model.coef)[absent])
 
 
-@asked("sparse")
+@asked("sparse", "newton dual_descent decomposition")
 def test_sparse_rows_have_the_same_optimum(entry, x64):
     """Outside and inside of a program."""
     data, dense = dataset(entry, form=scipy.sparse.csr_matrix), fit(entry, dataset(entry)).model
@@ -142,7 +144,7 @@ def test_rows_of_float32_at_the_usual_tolerance(entry):
                 assert proof.gap <= (1e-4 if free else 3e-6) * proof.primal
 
 
-@asked("certificate")
+@asked("certificate", "newton decomposition")
 def test_a_certificate_is_a_bound(entry, x64):
     model = fit(entry, dataset(entry)).model
     proof, best = proof_of(entry, model, dataset(entry)), least(entry)
@@ -150,7 +152,7 @@ def test_a_certificate_is_a_bound(entry, x64):
     assert proof.dual <= best * (1 + 1e-8) and 0 <= proof.gap <= 1e-4 * proof.primal
 
 
-@asked("several")
+@asked("several", "interior_point decomposition nu_svr")
 def test_vmap_over_numbers_finds_each_optimum(entry, x64):
     name, data = number_of(entry), dataset(entry)
     scale = [0.5, 1.0, 1.2] if name == "nu" else [0.1, 1.0, 4.0]
@@ -162,7 +164,7 @@ def test_vmap_over_numbers_finds_each_optimum(entry, x64):
         near(entry, jax.tree.map(lambda a, k=k: a[k], models), solver, rtol=1e-5)
 
 
-@asked("grad")
+@asked("grad", "augmented_lagrangian least_squares decomposition nu_svr")
 def test_derivatives_are_differences_of_solutions(entry, x64):
     """In the numbers, the rows, the weights and real targets; forward and reverse."""
     data, random = dataset(entry), np.random.default_rng(5)

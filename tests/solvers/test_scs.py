@@ -90,9 +90,11 @@ def by_hand(gram, y, weight, lam, metric, first, growth, eta1, eta2, gamma):
         yield w, z, h, radius, size, taken, length, progress
 
 
-@pytest.mark.parametrize("weight", [np.ones(N), WEIGHT], ids=["plain", "weights"])
-@pytest.mark.parametrize("metric", ["rkhs", "euclidean"])
-@pytest.mark.parametrize(("eta1", "eta2", "gamma"), [(0.2, 0.1, 2.0), (0.9, 0.5, 1.5)])
+@pytest.mark.parametrize(
+    ("eta1", "eta2", "gamma", "metric", "weight"),
+    [(0.2, 0.1, 2.0, "euclidean", np.ones(N)), (0.9, 0.5, 1.5, "rkhs", WEIGHT)],
+    ids=["plain", "weights"],
+)
 def test_the_run_of_the_paper(eta1, eta2, gamma, metric, weight, x64):
     solver = make(capacity=36, growth=7, first=5, metric=metric, eta1=eta1, eta2=eta2, gamma=gamma)
     states, info = trace(solver, dataset(weight=weight), 40)

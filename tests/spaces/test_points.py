@@ -28,10 +28,11 @@ def test_a_row_that_comes_again_is_one_point(kernel):
     data = jaxsvm.dataset(np.array([[1.0, 0.0], [5.0, 5.0]], np.float32), [1, -1])
     space = spaces.budgeted(kernel, budget=4, maintain=budget.remove())
     f = space.zero(jax.random.key(0), data)
+    add = lambda f, coef, row: space.add(f, jnp.zeros(()), coef[None], jaxsvm.take(data, row[None]))
+    add = jax.jit(add)
     for row, coef, support in ((0, 1.0, 1), (0, -1.0, 1), (0, 1.0, 1), (1, 2.0, 2), (0, 0.5, 2)):
-        batch = jaxsvm.take(data, jnp.array([row], jnp.int32))
-        f = space.add(f, jnp.zeros(()), jnp.array([coef]), batch)
+        f = add(f, np.float32(coef), np.int32(row))
         assert int(space.support(f)) == support
     np.testing.assert_allclose(np.sort(np.asarray(space.model(f).coef)), [0, 0, 1.5, 2.0])
-    f = space.add(f, jnp.zeros(()), jnp.array([-4.0]), batch)  # to the other side
+    f = add(f, np.float32(-4), np.int32(0))  # to the other side
     np.testing.assert_allclose(np.sort(np.asarray(space.model(f).coef)), [-2.5, 0, 0, 2.0])
