@@ -243,7 +243,7 @@ def _require_same(what: str, *of_difference: Any) -> None:
     _require(changed is None, f"{what}: {changed}")
 
 
-def _require_close(what: str, a: object, b: object, tolerance: float = TOLERANCE) -> None:
+def _require_close(what: str, a: object, b: object, *, tolerance: float = TOLERANCE) -> None:
     a, b = np.asarray(a), np.asarray(b)
     _require(a.shape == b.shape, f"{what} have shapes {a.shape} and {b.shape}")
     same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities too
@@ -351,9 +351,10 @@ def _check_model(s: _Subject) -> None:
     _require(np.ndim(value) <= most, f"{n} rows with targets={targets!r} {seen}")
     _require(value.dtype == x.dtype, f"rows of {x.dtype} got values of {value.dtype}")
     backwards = model(x[::-1])[::-1]
-    _require_close("the values of rows in another order", value, backwards, STEP_TOLERANCE)
+    other = "the values of rows in another order"
+    _require_close(other, value, backwards, tolerance=STEP_TOLERANCE)
     alone = "the values of a row alone and among others"
-    _require_close(alone, value[:1], model(x[:1]), STEP_TOLERANCE)
+    _require_close(alone, value[:1], model(x[:1]), tolerance=STEP_TOLERANCE)
     inside = jax.jit(lambda model, x: model(x))(model, x)
     _require_close("the values inside jax.jit", value, inside)
 
@@ -438,7 +439,8 @@ def _check_padding(s: _Subject) -> None:
     one, two = (_step(s)(state, batch) for batch in (_batch_of(s, [5, 0]), padded))
     what = "a step on two rows and one on these and two of padding differ"
     _require_same(what, one[0], two[0], STEP_TOLERANCE)
-    _require_close("the losses with and without padding", one[1].loss, two[1].loss, STEP_TOLERANCE)
+    what = "the losses with and without padding"
+    _require_close(what, one[1].loss, two[1].loss, tolerance=STEP_TOLERANCE)
 
 
 @_promise("weights", "rows of weight 0 in the data must change nothing, whatever they hold")
