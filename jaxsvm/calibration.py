@@ -220,15 +220,13 @@ def fit_curves(columns: Any, place: Any, weight: Any, method: str, coupling: str
         coupling: as of `Calibrated`.
     """
     xp: Any = np if method == "isotonic" else jnp
-    weights, k = xp.broadcast_to(weight[:, None], columns.shape), columns.shape[1]
-    if coupling == "pairs":
-        pairs = np.triu_indices(number_of_classes(columns, coupling), 1)
-        first, second = (np.asarray(a, place.dtype)[None] for a in pairs)
-        positive = place[:, None] == first
-        weights = xp.where(positive | (place[:, None] == second), weights, 0)
-    else:
-        of_column = np.arange(k, dtype=place.dtype)[None] if k > 1 else 1
-        positive = place[:, None] == of_column
+    weights = xp.broadcast_to(weight[:, None], columns.shape)
+    k, m = number_of_classes(columns, coupling), columns.shape[1]
+    # the classes of each column, of which the first is positive
+    of_columns = np.triu_indices(k, 1) if coupling == "pairs" else (np.arange(k)[-m:],)
+    positive, *others = (place[:, None] == np.asarray(a, place.dtype)[None] for a in of_columns)
+    for negative in others:  # of pairs; else all others are
+        weights = xp.where(positive | negative, weights, 0)
     if xp is jnp:
         return jax.vmap(fit_sigmoid, in_axes=1)(columns, positive, weights)
     curves = map(fit_isotonic, columns.T, positive.T, weights.T)

@@ -218,8 +218,9 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
     edges = {"edgecolors": "white", "linewidths": 0.4, "zorder": 3}  # above the lines
     for label, colour, name in zip((-1, 1), (BLUE, RED), names, strict=True):
         ax.scatter(*rows[y == label].T, s=16, color=colour, label=str(name), **edges)
-    vectors = _support(model) if support else None
-    if vectors is not None:
+    expansion = model.inner if isinstance(model, Classifier) else model
+    if support and isinstance(expansion, Expansion):
+        vectors = _dense(expansion.x)[np.asarray(expansion.coef) != 0]
         rings = {"facecolors": "none", "edgecolors": "black", "linewidths": 0.8, "zorder": 4}
         ax.scatter(*vectors.T, s=52, label="support vectors", **rings)
     ax.set(xlim=sides[0][[0, -1]], ylim=sides[1][[0, -1]])
@@ -229,12 +230,6 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
 
 def _dense(x: object) -> np.ndarray:
     return np.asarray(x.toarray() if isinstance(x, SparseRows) else x, float)
-
-
-def _support(model: object) -> np.ndarray | None:
-    """The support vectors (m, 2); None if the model is not an expansion."""
-    model = model.inner if isinstance(model, Classifier) else model
-    return _dense(model.x)[np.asarray(model.coef) != 0] if isinstance(model, Expansion) else None
 
 
 def heatmap(

@@ -117,9 +117,8 @@ def pairs_of(data: Batch, per_query: bool = False, censored: bool = False) -> Pa
         block = Blocks(jnp.zeros(n, jnp.int32), jnp.full(n, n, jnp.int32))
     else:
         block = blocks_of(data.query[row])
-    number = jnp.zeros(n, jnp.int32)
-    if per_query:  # queries numbered by their first position
-        number = block.first
+    # queries numbered by their first position
+    number = block.first if per_query else jnp.zeros(n, jnp.int32)
     of_rows = block, grade[row], weight[row], lower[row], number
     totals = in_double(_pair_weights)(weight.dtype, *of_rows)
     total = totals[number] * count(totals > 0).astype(weight.dtype)

@@ -102,7 +102,9 @@ def check_solver(
         raise ValueError(f"data must hold at least 8 rows, got {data.y.shape[0]}")
     key = jax.random.key(0) if key is None else key
     if factory is None and any(map(_is_single, jax.tree.leaves(solver))):
-        factory, numbers = lambda scale: _scaled(solver, scale), (1.0, 0.75)
+        times = lambda a, by: jnp.asarray(by, jnp.result_type(a)) * a if _is_single(a) else a
+        factory = lambda scale: jax.tree.map(lambda a: times(a, scale), solver)
+        numbers = 1.0, 0.75
     subject = _Subject(solver, factory, tuple(numbers), data, key, steps)
     for name, check in _CHECKS.items():
         if name not in skip:
@@ -164,12 +166,6 @@ def _dense(data: Batch) -> Batch:
 
 def _is_single(number: Scalar) -> bool:
     return np.shape(number) == () and jnp.issubdtype(jnp.result_type(number), jnp.floating)
-
-
-def _scaled(solver: Solver, scale: object) -> Solver:
-    """The solver with all of its single numbers times `scale`."""
-    scaled = lambda a: jnp.asarray(scale).astype(jnp.result_type(a)) * a if _is_single(a) else a
-    return jax.tree.map(scaled, solver)
 
 
 def _batch_of(s: _Subject, index: object) -> Batch:

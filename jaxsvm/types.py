@@ -380,6 +380,9 @@ class Wrapper(Solver):
     has_map = property(lambda self: self.inner.has_map)
     lays_out = property(lambda self: self.inner.lays_out)
 
+    def check(self) -> None:
+        _ = self.inner  # one that is worked out refuses what it cannot be made of
+
     def init(self, key: Array, data: Batch) -> State:
         return self.inner.init(key, data)
 

@@ -151,7 +151,12 @@ class Problem(NamedTuple):
         change = jax.tree.map(lambda a, b: b - a, a, b)
         cross, square = dot(a.w, change.w), dot(change.w, change.w)
         if isinstance(self.loss, hinge_loss):
-            t = exact_step(self._hinge_line(cross, square, a, b))
+            y, weight = self.data.y.astype(a.w.dtype), self.data.weight
+            share, unit = weight / pairwise_sum(weight), UNIT * jnp.finfo(a.w.dtype).eps
+            size = lambda point: fast_max(jnp.where(weight > 0, jnp.abs(point.response), 0))
+            tols = unit * jnp.maximum(size(a), 1), unit * (size(a) + size(b))
+            rate, margin = y * (b.response - a.response), y * a.response
+            t = exact_step(Line(self.lam, cross, square, margin, rate, share, *tols))
         else:
             t = slope_step(lambda t: self._slope(cross, square, a, change, t), self.lam * square)
         # Weights that differ by rounding only have responses that do not belong to the ray.
@@ -161,16 +166,6 @@ class Problem(NamedTuple):
         trial = self.with_bias(w, bias, response)
         is_better = self.objective(trial) < self.objective(a)
         return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), trial, a)
-
-    def _hinge_line(self, cross: Array, square: Array, a: Point, b: Point) -> Line:
-        """The restriction of P to a + t (b - a), for the hinge."""
-        y, weight = self.data.y.astype(a.w.dtype), self.data.weight
-        share, unit = weight / pairwise_sum(weight), UNIT * jnp.finfo(a.w.dtype).eps
-        size = lambda point: fast_max(jnp.where(weight > 0, jnp.abs(point.response), 0))
-        margin_tol, rate_tol = unit * jnp.maximum(size(a), 1), unit * (size(a) + size(b))
-        rate = y * (b.response - a.response)
-        margin = y * a.response
-        return Line(self.lam, cross, square, margin, rate, share, margin_tol, rate_tol)
 
     def _slope(self, cross: Array, square: Array, a: Point, change: Point, t: Array) -> Array:
         """The slope of P at a + t change, ()."""

@@ -67,7 +67,11 @@ class PairwiseSVM(ModelAttributes):
                 raise ValueError("ranking compares rows: give two or more, got n_samples=1")
             query = _group_numbers(query, len(y), self._groups)
             check_grades(y, weight, query, self._censored)
-            self._run(x, Targets(_places(y, self._censored), query=query), weight)
+            # the numbers of grades in ascending order, as in float32 large grades may be equal; of
+            # times those of the magnitudes, from 1 on, with the signs
+            place = np.unique(np.abs(y) if self._censored else y, return_inverse=True)[1]
+            place = np.sign(y) * (1.0 + place) if self._censored else place.astype(np.float64)
+            self._run(x, Targets(place, query=query), weight)
         return self
 
     def _spec(self, rows: object, previous: object = None) -> Spec:
@@ -178,12 +182,3 @@ def _numbers(y: np.ndarray, what: str) -> np.ndarray:
         raise ValueError(
             f"y must hold {what}, numbers, got {y.tolist()[0]!r}: number them first"
         ) from None
-
-
-def _places(y: np.ndarray, signed: bool) -> np.ndarray:
-    """The numbers of grades (n,) in ascending order: in float32 large grades may be equal.
-
-    Of `signed` times they are those of the magnitudes, from 1 on, with the signs of y.
-    """
-    place = np.unique(np.abs(y) if signed else y, return_inverse=True)[1].reshape(-1)
-    return np.sign(y) * (1.0 + place) if signed else place.astype(np.float64)

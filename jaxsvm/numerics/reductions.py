@@ -275,19 +275,15 @@ def top_k_index(a: Array, k: int) -> Array:
     these are the same in the same order.
     """
     if (many := shards(a.shape[0])) > 1 and a.shape[0] // many >= k:
-        return _top_k_of_shards(a, k, many)
+        # A barrier for each output, as XLA's partitioner aborts where one barrier has two; and
+        # `shard_map`, as it would join all rows for a mapped `top_k`.
+        select = lambda a: tuple(map(lax.optimization_barrier, lax.top_k(a, k)))
+        rows = PartitionSpec(ROWS)
+        candidates = jax.shard_map(select, in_specs=rows, out_specs=rows)(a)
+        value, place = lax.with_sharding_constraint(candidates, PartitionSpec())
+        first = jnp.arange(many, dtype=place.dtype) * (a.shape[0] // many)
+        return (place + jnp.repeat(first, k))[select(value)[1]]
     return lax.optimization_barrier(lax.top_k(a, k)[1])
-
-
-def _top_k_of_shards(a: Array, k: int, many: int) -> Array:
-    # A barrier for each output, as XLA's partitioner aborts where one barrier has two; and
-    # `shard_map`, as it would join all rows for a mapped `top_k`.
-    select = lambda a: tuple(map(lax.optimization_barrier, lax.top_k(a, k)))
-    rows = PartitionSpec(ROWS)
-    candidates = jax.shard_map(select, in_specs=rows, out_specs=rows)(a)
-    value, place = lax.with_sharding_constraint(candidates, PartitionSpec())
-    first = jnp.arange(many, dtype=place.dtype) * (a.shape[0] // many)
-    return (place + jnp.repeat(first, k))[select(value)[1]]
 
 
 def power_of_two(size: Array) -> Array:

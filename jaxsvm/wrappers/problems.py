@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -61,7 +60,15 @@ class Problems(Wrapper):
             one = lambda state, part: updated(self.inner, state, batch._replace(**part))
             state, info = jax.vmap(one)(state, parts)
             return state, combine(info, jnp.mean(info.loss))
-        weight_of = functools.partial(step_weights, batch.index, self.inner.needs_all_rows)
+
+        def weight_of(weight, *selected):
+            """The weights of the rows of the step, and of those that the solver has selected."""
+            if not self.inner.needs_all_rows:
+                return weight
+            index = jnp.concatenate([batch.index, *selected])
+            of_rows = weight.at[jnp.maximum(index, 0)].get(mode="fill", fill_value=0)
+            return jnp.where(index >= 0, of_rows, jnp.zeros_like(of_rows))
+
         seen = jax.vmap(weight_of)(parts["weight"])
         flat = state.flat & jnp.all((seen == 0) | (seen == 1))
         parts["weight"] = jnp.where(flat, 1, state.scale)[:, None] * parts["weight"]
@@ -94,20 +101,6 @@ def combine(info: Info, loss: Array) -> Info:
     support = jnp.sum(info.support, dtype=jnp.int32)
     evals = jnp.sum(info.evals.astype(info.loss.dtype))
     return Info(loss, residual, progress, info.index[0], support, evals)
-
-
-def step_weights(
-    index: Array, needs_all_rows: bool, weight: Array, solver_rows: Array | None = None
-) -> Array:
-    """The weights of the rows `index` of a step, and of the rows `solver_rows`.
-
-    A solver with needs_all_rows=True has selected the latter itself.
-    """
-    if not needs_all_rows:
-        return weight
-    index = index if solver_rows is None else jnp.concatenate([index, solver_rows])
-    of_rows = weight.at[jnp.maximum(index, 0)].get(mode="fill", fill_value=0)
-    return jnp.where(index >= 0, of_rows, jnp.zeros_like(of_rows))
 
 
 def select_state(has_rows: Array, new: State, old: State) -> State:

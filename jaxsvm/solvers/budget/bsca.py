@@ -90,9 +90,6 @@ class bsca(Wrapper):
     maintain: Maintenance = merge()
     stop: Literal["summands", "gradients", "moves"] = "summands"
 
-    def check(self) -> None:
-        _ = self.inner  # which refuses what it cannot be made of
-
     @property
     def space(self) -> budgeted:
         """The function space of w."""

@@ -121,7 +121,11 @@ class block_descent(LossSolver):
         numbers, state, batch = without_derivatives("block_descent", given)
         solve = _make_solver(self.bias == "feature")
         n, index = state.coef.shape[0], jnp.maximum(batch.index, 0)
-        is_repeated = _repeated(batch.index)
+        # each row once: not where its number occurs before
+        order = jnp.argsort(batch.index, stable=True)
+        ordered = batch.index[order]
+        same = jnp.concatenate([jnp.zeros(1, bool), ordered[1:] == ordered[:-1]])
+        is_repeated = jnp.zeros_like(same).at[order].set(same) & (batch.index >= 0)
         live = (batch.weight > 0) & ~is_repeated
         of_rows = lambda a: jnp.where(live, gather(a, index), 0)
         coef, y = of_rows(state.coef), batch.y.astype(state.coef.dtype)
@@ -191,11 +195,3 @@ def _make_solver(constant: bool) -> Callable:
 
     # under `vmap` in turns: passes over lists of several lengths would wait for the longest
     return jax.custom_batching.sequential_vmap(jax.jit(solve))
-
-
-def _repeated(index: Array) -> Array:
-    """Whether an entry, above -1, occurs before in the array."""
-    order = jnp.argsort(index, stable=True)
-    ordered = index[order]
-    same = jnp.concatenate([jnp.zeros(1, bool), ordered[1:] == ordered[:-1]])
-    return jnp.zeros_like(same).at[order].set(same) & (index >= 0)

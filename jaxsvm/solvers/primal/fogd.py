@@ -47,9 +47,6 @@ class fogd(Wrapper):
     eta: float = positive()
     phi: Any
 
-    def check(self) -> None:
-        _ = self.inner  # which refuses what it cannot be made of
-
     @property
     def inner(self) -> Solver:  # type: ignore[override]  # worked out
         return on_features(self.phi, _linear_descent(self.eta))

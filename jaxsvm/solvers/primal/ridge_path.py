@@ -117,19 +117,14 @@ def ridge_path(
         plain = functools.partial(_path, bias=bias, classes=classes)
         in_float64 = lambda *rows: in_double(plain)(dtype, *rows)
         return tangents_of(plain)(in_float64)(x, *numbers)
-    _check_rows(y, weight, classes)
-    with jax.enable_x64(True):
-        vectors = (np.asarray(a, np.float64) for a in (y, weight, strengths))
-        path = _path(x, *map(jnp.asarray, vectors), bias, classes)
-        return jax.tree.map(np.asarray, path)
-
-
-def _check_rows(y: object, weight: object, classes: int | None) -> None:
-    """Raise for targets that are not the class numbers."""
     values = np.unique(np.asarray(y, np.float64)[np.asarray(weight) > 0])
     if classes is not None and not is_class_number(values, classes).all():
         wrong = values[~is_class_number(values, classes)][0]
         raise ValueError(f"y must hold class numbers 0 .. {classes - 1}, got {wrong:g}")
+    with jax.enable_x64(True):
+        vectors = (np.asarray(a, np.float64) for a in (y, weight, strengths))
+        path = _path(x, *map(jnp.asarray, vectors), bias, classes)
+        return jax.tree.map(np.asarray, path)
 
 
 def _strengths(lam: object) -> Any:
@@ -141,9 +136,9 @@ def _strengths(lam: object) -> Any:
         raise ValueError(f"lam must be a vector of numbers, got shape {tuple(lam.shape)}")
     if not is_traced(lam):
         known = np.asarray(lam, np.float64)
-        if not ((known > 0) & (known < np.inf)).all():
-            wrong = known[~((known > 0) & (known < np.inf))][0]
-            raise ValueError(f"lam must hold finite numbers above 0, got {wrong:g}")
+        wrong = known[~((known > 0) & (known < np.inf))]
+        if wrong.size:
+            raise ValueError(f"lam must hold finite numbers above 0, got {wrong[0]:g}")
     return lam
 
 

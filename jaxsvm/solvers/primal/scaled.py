@@ -112,9 +112,7 @@ class ScaledSteps(NamedTuple):
         slope, rows = solver.loss.slope(score, batch.y), rows_in(batch)
         rate = batch.weight * slope / rows
         coef = -rate / (lam * size)
-        parts = [coef]
-        if mean is not None:
-            parts = [coef, -mean.sums[0] * coef, jnp.zeros_like(coef)]
+        parts = [coef] if mean is None else [coef, -mean.sums[0] * coef, jnp.zeros_like(coef)]
         table = added(table, jnp.stack(parts, axis=1), x)
         if solver.bias == "feature":
             b = before / now * b - jnp.sum(rate) / (lam * now)
