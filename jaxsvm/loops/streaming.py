@@ -170,9 +170,10 @@ def stream(
         raise ValueError("stream needs a key, such as jax.random.key(0), or a state to go on from")
     check_key(key)
     if state is not None and not isinstance(state, StreamState):
-        what = "that of fit" if isinstance(state, RunState) else type(state).__name__
         raise TypeError(
-            f"state must be that of an earlier stream, got {what}: pass the run.state of a stream"
+            "state must be that of an earlier stream, got "
+            f"{'that of fit' if isinstance(state, RunState) else type(state).__name__}: pass the "
+            "run.state of a stream"
         )
     if state is not None:
         check_counters(state, ("n_pending", "step", "seen", "chunks"))

@@ -174,7 +174,12 @@ class crammer_singer(LinearSolver):
             C, tol, rounds = numbers
             bound = C * state.weight
             problem = Problem(x, y, bound, sqnorms(x) + float(constant), constant)
-            return descend(problem, _feasible(state.coef, y, bound), tol, clip_rounds(rounds))
+            # coefficients of another C are moved to the nearest ones of this C
+            coef, e = state.coef, jax.nn.one_hot(y, self.classes, dtype=bound.dtype)
+            is_feasible = jnp.all(coef <= bound[:, None] * e, axis=1, keepdims=True)
+            nearest = hinge_of_classes.dual_step(coef, e, y, jnp.ones_like(bound), bound)
+            start = jnp.where(is_feasible, coef, nearest)
+            return descend(problem, start, tol, clip_rounds(rounds))
 
         end = map_on_cpu(passes)(*arrays)
         steps = state.steps + end.passes
@@ -188,11 +193,3 @@ class crammer_singer(LinearSolver):
         v = jnp.concatenate([state.w, *constant], axis=1)
         parameters = None if data is None else parameters_of(self.C, None, data, v.dtype)
         return OneVsRest(linear_model(self.bias, v, state.coef, parameters), (True, True))
-
-
-def _feasible(coef: Array, y: Array, bound: Array) -> Array:
-    """The coefficients, where they are of another C moved to the nearest ones of this C."""
-    e = jax.nn.one_hot(y, coef.shape[1], dtype=coef.dtype)
-    is_feasible = jnp.all(coef <= bound[:, None] * e, axis=1, keepdims=True)
-    nearest = hinge_of_classes.dual_step(coef, e, y, jnp.ones_like(bound), bound)
-    return jnp.where(is_feasible, coef, nearest)
