@@ -11,7 +11,6 @@ import pytest
 from cases import CASES, Case, D, rows
 
 import jaxsvm
-from jaxsvm import losses
 
 KEY = jax.random.key(3)
 EVERY = 100  # steps of a piece in all runs outside transformations
@@ -24,43 +23,38 @@ NUMBERED = [case for case in CASES if case.number is not None]
 # not touch.
 KIND_OF = lambda case: (case.text.split("(")[0], case.kernel, case.targets == "grades")
 FACTORIES = list({KIND_OF(case): case for case in reversed(CASES)}.values())[::-1]
-# One or two of every engine and kind of state.
-KINDS = (
-    "pegasos",
-    "asset",
-    "perceptron",
-    "sdca",
-    "decomposition",
-    "bsgd",
-    "bsca",
-    "projectron",
-    "sbp",
-    "wolfe",
-    "scs",
-    "newton",
-    "ocas",
-)
-ENGINES = [case for case in FACTORIES if case.text.split("(")[0] in KINDS]
-
 # The others are long tests.
 QUICKEST = ("pegasos(0.1)", "sdca(1.0, rbf(1.0))", "bsgd(0.1, rbf(1.0), budget=24)")
+FIRST = QUICKEST[:1]
+# One of every engine and kind of state.
+ENGINES = (
+    *QUICKEST,
+    "asset(0.1, average_from=50)",
+    "perceptron(rbf(0.5))",
+    "decomposition(1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)",
+    "bsca(1.0, rbf(1.0), budget=24)",
+    "projectron(rbf(0.1), budget=5)",
+    "sbp(0.3, rbf(1.0))",
+    "wolfe(0.05, rbf(1.0))",
+    "scs(0.1, rbf(1.0), capacity=12)",
+    "newton(0.1)",
+    "ocas(0.1, planes=6)",
+)
+ENGINES = [case for case in FACTORIES if case.text in ENGINES]
 
 
-def mark(case):
-    return () if case.text in QUICKEST else pytest.mark.long
+def mark(case, short=QUICKEST):
+    return () if case.text in short else pytest.mark.long
 
 
-def over(cases):
+def over(cases, short=QUICKEST):
     return pytest.mark.parametrize(
-        "case", [pytest.param(case, marks=mark(case), id=case.text) for case in cases]
+        "case", [pytest.param(case, marks=mark(case, short), id=case.text) for case in cases]
     )
 
 
 each, each_factory = over(CASES), over(FACTORIES)
-each_numbered_factory, each_numbered_engine = (
-    over([case for case in cases if case.number is not None]) for cases in (FACTORIES, ENGINES)
-)
-each_minimising = over([case for case in CASES if case.objective])
+each_numbered_engine = over([case for case in ENGINES if case.number is not None], FIRST)
 
 
 @functools.cache
@@ -111,9 +105,3 @@ STEPS = jnp.array([[5, 0, 17], [2, 2, 9], [0, 23, 1], [8, 5, 12]], jnp.int32)
 def batch_of(solver, data, index):
     """What `update` is given for the rows `index`."""
     return data._replace(index=index) if solver.needs_all_rows else jaxsvm.take(data, index)
-
-
-# 11: derivatives
-
-
-SMOOTH = [case for case in NUMBERED if case.loss is not losses.hinge]

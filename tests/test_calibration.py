@@ -94,6 +94,7 @@ def platt(score, positive, weight):
     return lambda score: 1 / (1 + np.exp(a * score + b))
 
 
+@pytest.mark.long
 def test_pairs_of_a_one_vs_one_are_their_own_values():
     """As in LIBSVM, not differences of votes."""
     used = held_out(3)
@@ -116,6 +117,7 @@ def test_pairs_of_a_one_vs_one_are_their_own_values():
     np.testing.assert_allclose(made.predict_proba(X[used]), wanted, atol=1e-3)
 
 
+@pytest.mark.long
 def test_two_classes_are_coupled_to_the_same():
     theirs, used = models.from_sklearn(machine(2)), held_out(2)
     data = jaxsvm.dataset(X[used], NAMES[used])
@@ -137,6 +139,7 @@ def rows_of_scores(draw):
     return whole(-5, 5) / 2, whole(0, 1) == 1, weight
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=100)
 @given(rows_of_scores())
 def test_isotonic_functions_are_those_of_scikit_learn(rows):
@@ -203,7 +206,7 @@ def test_derivatives_are_those_of_the_minimiser(k):
             assert abs(wanted) > 1e-4
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("coupling", calibration.COUPLINGS)
 def test_several_machines_at_once(coupling):
     """`calibrate` under vmap and jit is a loop of it."""
@@ -299,7 +302,7 @@ def selection(k, coupling="ovr", **options):
     return made, data
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long
 @pytest.mark.parametrize("method", calibration.METHODS)
 @pytest.mark.parametrize("k", [2, 3])
 def test_probabilities_of_a_selection_are_fitted_to_values_out_of_fold(method, k):
@@ -334,6 +337,7 @@ def test_probabilities_of_a_selection_are_fitted_to_values_out_of_fold(method, k
     np.testing.assert_allclose(chances.predict_proba(x), reference.predict_proba(at), atol=2e-4)
 
 
+@pytest.mark.long
 def test_what_a_selection_cannot_calibrate():
     made, _ = selection(3, "ovo")
     assert np.allclose(made.calibrated().predict_proba(X).sum(axis=1), 1, atol=1e-5)

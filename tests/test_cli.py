@@ -112,6 +112,7 @@ def read(name, target=None):
     return frame if target is None else (frame.drop(columns=target), frame[target])
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "file, target, options, machine",
     [
@@ -164,6 +165,7 @@ def test_an_svmlight_file_of_fewer_columns_keeps_their_numbers(run, tmp_path):
     assert status == 2 and "begin at 1" in err
 
 
+@pytest.mark.long
 def test_queries_are_ranked(run):
     with np.load("rows.npz") as arrays:
         x = arrays["x"]
@@ -235,6 +237,7 @@ def test_probabilities_are_a_table_with_the_names_of_classes(run):
     np.testing.assert_allclose(table, hand.predict_proba(read("new.csv")), atol=1e-6)
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize(
     "file, options, loss",
     [
@@ -299,6 +302,7 @@ MACHINES = sorted(set(cli.MACHINES) - {"Ranker"})
 READ_AGAIN = [(name, ("wide.csv", "two.svm")[k % 2]) for k, name in enumerate(MACHINES)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("machine", "file"), READ_AGAIN)
 def test_what_is_trained_on_sparse_rows_is_read_again(run, file, machine):
     """Machines keep their rows, and a table of many words makes sparse ones."""
@@ -426,6 +430,7 @@ def test_a_machine_draws_its_bar(run):
     assert status == 0 and " steps" in err
 
 
+@pytest.mark.long
 def test_the_first_job_needs_the_core_only(tmp_path):
     """Its certificate is below a tenth of a per cent."""
     code = (
@@ -445,6 +450,7 @@ def test_the_first_job_needs_the_core_only(tmp_path):
         assert cli.parser().parse_args(command.split()).command == command.split()[0]
 
 
+@pytest.mark.long
 def test_the_process_ends_with_the_status(tmp_path):
     code = "from jaxsvm.__main__ import main; print(main(['predict', 'a', 'b']))"
     out = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)

@@ -140,7 +140,7 @@ def risk(solver, **options):
     return jnp.sum(run.model(jnp.asarray(NEW)) ** 2)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_derivatives_through_a_kernel_that_closes_over_a_number(way):
     of = lambda s: risk(jaxsvm.smo(1.0, WAYS[way](s)), steps=500)

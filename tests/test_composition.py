@@ -26,6 +26,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("text", "column"), CELLS)
 def test_a_cell_is_right_refused_or_without_meaning(text, column, x64):
     (subject,) = (one for one in composition.subjects() if one.text == text)

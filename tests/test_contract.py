@@ -19,6 +19,7 @@ from contract import (
     ENGINES,
     EVERY,
     FACTORIES,
+    FIRST,
     KEY,
     NEW_ROWS,
     STEPS,
@@ -26,9 +27,8 @@ from contract import (
     assert_same_bits,
     batch_of,
     data_for,
-    each,
     each_factory,
-    each_numbered_factory,
+    each_numbered_engine,
     mark,
     over,
     run,
@@ -45,17 +45,15 @@ from jaxsvm.testing import check_solver
 # Of runs that have not converged: which of equal gains a step takes depends on the program, and on
 # the numbers of the rows.
 NOT_YET = {"nu_svc": ["vmap"], "lasvm": ["numbering"]}
-# what options do not touch, of the other cases of a factory
-ONCE = "pure model finite scan resume jit save weights numbering vmap gradient".split()
 
 
-@each
+@each_factory
 def test_every_solver_keeps_the_promises(case):
     number = case.number
     scaled = {} if number is None else {"factory": case.at, "numbers": (number, 0.75 * number)}
     skip = [] if case.derivatives else ["gradient"]
     skip += NOT_YET.get(case.text.split("(")[0], [])
-    check_solver(case.at(), data_for(case), skip=skip if case in FACTORIES else ONCE, **scaled)
+    check_solver(case.at(), data_for(case), skip=skip, **scaled)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +83,7 @@ def test_states_can_be_donated(case, start):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "case", [case for case in FACTORIES if "budget=" in case.text], ids=lambda case: case.text
+    "case", [case for case in ENGINES if "budget=" in case.text], ids=lambda case: case.text
 )
 def test_the_debugger_of_jax_finds_no_nan(case):
     """Empty slots of a budget divide 0 by 0 in no step."""
@@ -93,7 +91,7 @@ def test_the_debugger_of_jax_finds_no_nan(case):
         assert run(case, 60).finite
 
 
-@over(ENGINES)
+@over(ENGINES, FIRST)
 def test_steps_with_nothing_compiled_are_those_of_programs(case):
     """Compiled sums are added in another order: a few roundings of float32."""
     solver, data = case.at(), data_for(case)
@@ -126,7 +124,7 @@ def programs():
     ]
 
 
-@each_numbered_factory
+@each_numbered_engine
 def test_one_program_for_ten_numbers(case):
     data, compiled = data_for(case), []
     index = STEPS[0, :2]
@@ -164,7 +162,7 @@ def whole_run(case: Case, feed: str) -> jaxsvm.Fit:
 @pytest.mark.parametrize(
     ("case", "feed"),
     [
-        pytest.param(case, feed, marks=mark(case), id=f"{case.text}-{feed}")
+        pytest.param(case, feed, marks=mark(case, FIRST), id=f"{case.text}-{feed}")
         for feed in ("single", "batches")
         for case in ENGINES
     ],
@@ -191,7 +189,7 @@ def assert_other_devices_run(fit, *of) -> None:
     assert "callback" not in text and "while" in text
 
 
-@each_factory
+@over(ENGINES, FIRST)
 def test_a_run_is_a_program_for_other_devices(case):
     fit = jax.jit(
         lambda solver, data, key: jaxsvm.fit(

@@ -15,11 +15,12 @@ from contract import (
     ENGINES,
     EVERY,
     FACTORIES,
+    FIRST,
     KEY,
     NEW_ROWS,
     NUMBERED,
     QUICK,
-    SMOOTH,
+    QUICKEST,
     STEPS,
     assert_close,
     assert_same_bits,
@@ -27,8 +28,8 @@ from contract import (
     data_for,
     each,
     each_factory,
-    each_minimising,
     each_numbered_engine,
+    mark,
     over,
     run,
 )
@@ -41,7 +42,7 @@ from jaxsvm._node import cast
 # 7, 8: padding and weights
 
 
-@over(ENGINES)
+@over(ENGINES, FIRST)
 def test_padding_rows_change_nothing(case):
     solver, data = case.at(), data_for(case)
     state = run(case, 20).state.solver
@@ -127,8 +128,15 @@ def excess(case: Case, model, lam: float, kind: str, best) -> float:
     )
 
 
-@each_minimising
-@pytest.mark.parametrize("kind", ["plain", "padded", "weighted"])
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [
+        pytest.param(case, kind, marks=mark(case), id=f"{case.text}-{kind}")
+        for kind in ("weighted", "padded", "plain")
+        for case in CASES
+        if case.objective and (kind == "weighted" or case.text in QUICKEST)
+    ],
+)
 def test_reaches_the_optimum(case, kind):
     """Weight 0 is absence and weight k is k copies: the optimum is that of the rows written out."""
     best = optimum(kind, case.targets, LAM, case.loss, case.bias, case.kernel)
@@ -183,7 +191,7 @@ def floats(tree) -> set:
     return {a.dtype.name for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)}
 
 
-@over(ENGINES)
+@over(ENGINES, FIRST)
 def test_float64_is_float32_with_more_digits(case):
     single = run(case, 20)
     with jax.enable_x64(True):
@@ -198,7 +206,7 @@ def test_float64_is_float32_with_more_digits(case):
 # 10: bad numbers
 
 
-@each_numbered_engine
+@over([case for case in ENGINES if case.number is not None])
 def test_a_vector_of_numbers_is_refused(case):
     sentence = r"has shape \(2,\); sweep it with jax\.vmap"
     with pytest.raises(ValueError, match=sentence):
@@ -282,7 +290,7 @@ def assert_slopes(found, expected, tolerance: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@over([case for case in NUMBERED if (case in FACTORIES or case in SMOOTH) and case.derivatives])
+@over([case for case in NUMBERED if case in FACTORIES and case.derivatives], FIRST)
 def test_derivatives_through_a_run(case, x64):
     """A run is a piecewise smooth function of its number; differences of one part in a million meet
     no kink here."""
@@ -310,7 +318,7 @@ def test_derivatives_through_a_run(case, x64):
 
 
 @over(
-    [case for case in NUMBERED if case in ENGINES and not case.exact]
+    [case for case in NUMBERED if case in ENGINES and not case.exact], FIRST
 )  # which have a tolerance in the test above
 def test_derivatives_through_a_run_with_tolerance(case, x64):
     """A tolerance that is never met changes nothing; one that is met at the first look leaves the

@@ -108,6 +108,7 @@ def test_equal_scores_and_sets_without_a_class(alpha):
     np.testing.assert_array_equal(made(new), wanted)
 
 
+@pytest.mark.long
 def test_too_few_rows_leave_everything_open():
     """Ten rows cannot tell 95 per cent."""
     data = jaxsvm.dataset(X[:10], REAL[:10], task="regression")
@@ -116,7 +117,7 @@ def test_too_few_rows_leave_everything_open():
     assert jaxsvm.conformal(MODELS[3], data, 0.05).predict(NEW).all()
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_selection_compares_its_values_with_those_out_of_fold(k):
     names = NAMES if k == 3 else np.where(NAMES == "high", "high", "low")
@@ -169,6 +170,7 @@ def test_coverage(alpha):
     assert abs(np.mean(rates) - exact) < 3 * np.std(rates) / 300**0.5
 
 
+@pytest.mark.long
 def test_several_levels_at_once():
     """Under vmap over alpha, and jit; larger sets at smaller alpha."""
     data = jaxsvm.dataset(X, NAMES, task="multiclass")
@@ -196,6 +198,7 @@ def test_sets_of_probabilities_and_files(tmp_path):
     assert again.sets(NEW) == made.sets(NEW)
 
 
+@pytest.mark.long
 def test_bad_input_gets_a_sentence():
     data = jaxsvm.dataset(X, NAMES, task="multiclass")
     for alpha in (0, 1, -0.1, float("nan")):

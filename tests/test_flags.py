@@ -92,9 +92,13 @@ def plain(job):
     return JOBS[job](jax.random.key(0), "float32")
 
 
-@pytest.mark.long(but=4)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("job", JOBS)
+FEW = ("pegasos", "sdca, kernel", "decomposition", "bsgd", "newton", "select")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("job", "mode"), [(job, m) for job in JOBS for m in MODES if m == "debug" or job in FEW]
+)
 def test_flags_change_nothing(job, mode):
     expected = plain(job)
     data()
@@ -116,9 +120,10 @@ def test_flags_change_nothing(job, mode):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.long(but=2)
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("job", "dtype"), [*((job, "bfloat16") for job in JOBS), *((job, "float16") for job in FEW)]
+)
 def test_rows_of_16_bits(job, dtype):
     with jax.numpy_dtype_promotion("standard"):  # rows of 16 bits meet numbers of 32
         model = JOBS[job](jax.random.key(0), dtype)
@@ -126,8 +131,8 @@ def test_rows_of_16_bits(job, dtype):
         assert np.isfinite(np.asarray(leaf, np.float64)).all()
 
 
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.long
+@pytest.mark.parametrize("job", FEW)
 def test_raw_keys(job):
     """An old key of two words is a key, or it is refused in a sentence."""
     try:
@@ -167,6 +172,7 @@ def test_profiles_name_the_parts_of_a_run(job, parts):
         assert re.search(rf'["/]{part}/', text)
 
 
+@pytest.mark.long
 def test_residuals_may_be_infinite_in_loops_under_debug_infs():
     """The residual of `sdca` is infinite before its first pass over the rows."""
     solver, key = jaxsvm.sdca(1.0), jax.random.key(0)
@@ -178,6 +184,7 @@ def test_residuals_may_be_infinite_in_loops_under_debug_infs():
             assert np.isinf(info.residual) and np.isfinite(info.loss)
 
 
+@pytest.mark.long
 def test_threads_run_under_the_flags_of_their_caller():
     """The fits of `select` run in threads, in which a `with` of JAX would not hold."""
     with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):

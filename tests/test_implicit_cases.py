@@ -266,6 +266,7 @@ def test_parts_move_as_their_linear_system_does(x64):
             np.testing.assert_allclose(got, (high - low) / 2e-6, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.long
 def test_free_coefficients_of_one_sum_have_a_closed_form():
     """c = total K^-1 1 / 1' K^-1 1 at level -total / 1' K^-1 1: the derivatives in the total."""
     from jaxsvm.implicit import Parts, parts_solution

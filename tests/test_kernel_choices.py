@@ -100,6 +100,7 @@ def test_sparse_rows_have_the_values_of_dense_ones(kernel):
     np.testing.assert_allclose(*diagonals, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", [kernels.chi2(1.0), 2 * kernels.additive_chi2()], ids=repr)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_negative_numbers_are_refused_by_kernels_of_histograms(kernel, sparse):
@@ -141,7 +142,7 @@ NAMED = {  # as of scikit-learn, at gamma = 0.5 or width 1
 }
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMED)
 def test_estimators_know_the_names(name):
     clf = SVC(kernel=name, gamma=0.5, C=3.0, tol=1e-4).fit(X, Y)
@@ -149,6 +150,7 @@ def test_estimators_know_the_names(name):
     np.testing.assert_allclose(clf.decision_function(X), want.decision_function(X), atol=2e-3)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", NAMED)
 def test_files_know_the_names(name, tmp_path):
     data = jaxsvm.dataset(X, Y)
@@ -159,6 +161,7 @@ def test_files_know_the_names(name, tmp_path):
     np.testing.assert_allclose(jaxsvm.models.load(path)(data.x), want, atol=2e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kernel",
     [kernels.matern(0.7, nu=0.5), kernels.matern(0.7), kernels.rational_quadratic(0.7, 0.4)],
@@ -220,6 +223,7 @@ def test_additive_chi2_features_are_those_of_scikit_learn(steps):
     assert (slope == 0).all()
 
 
+@pytest.mark.long
 def test_chi2_features():
     x, kernel = jnp.asarray(X, jnp.float32), kernels.chi2(0.5)
     phi = features.chi2(KEY, kernel, dim=3, features=20_000)
@@ -248,7 +252,7 @@ def test_files_know_the_maps(make, tmp_path):
     np.testing.assert_array_equal(values, fitted(data.x))
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["matern12", "matern32", "rational_quadratic"])
 def test_the_estimator_of_fourier_features_knows_the_names(name):
     phi = FourierFeatures(name, gamma=0.5, n_components=20_000, random_state=0).fit_transform(X)

@@ -185,6 +185,7 @@ def test_rbf_far_from_the_origin_is_off_by_the_rounding_of_the_squared_norms():
     assert got.max() <= 1
 
 
+@pytest.mark.long
 def test_low_precision_rows_give_float32_values():
     with jax.numpy_dtype_promotion("strict"):
         x = jnp.asarray(X, jnp.bfloat16)
@@ -202,7 +203,7 @@ def test_a_sum_is_swept_over_the_width_of_a_part():
     close(found[:, 0, 0], np.exp(-1 / np.array([1.0, 4.0, 16.0])), rtol=1e-6)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["dense", "far", "sparse", "sparse and dense"])
 def test_one_gamma_a_column(form):
     x = np.random.default_rng(1).normal(size=(9, 5)).astype(np.float32)
@@ -253,6 +254,7 @@ def test_rows_that_are_not_finite_are_like_no_row(kernel):
         assert np.isnan(jax.jit(values)(row, np.ones((2, 2), np.float32))).all()
 
 
+@pytest.mark.long
 def test_a_row_whose_squares_overflow_is_far_from_all_others():
     far = jnp.array([[1e25, 0.0]], jnp.float32)
     assert kernels.rbf(1.0)(far, jnp.ones((2, 2), jnp.float32)).tolist() == [[0, 0]]

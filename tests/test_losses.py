@@ -281,6 +281,7 @@ def test_logistic_value_and_slope_are_finite_far_out():
     equal(losses.logistic.slope(f, y), [-1.0, 0.0])
 
 
+@pytest.mark.long
 def test_a_narrow_smooth_hinge_is_the_hinge_and_width_is_swept_by_vmap():
     f, one = jnp.linspace(-2, 2, 9), jnp.ones(9)
     stacked = jax.vmap(losses.smooth_hinge)(jnp.array([1e-6, 1.0]))
@@ -387,6 +388,7 @@ def test_losses_are_called_with_scores_and_targets(case):
     close(*derivatives(loss, inside, y)[1], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_derivatives_of_a_called_loss_in_its_number_and_target():
     score, y = jnp.array([0.5, -2.0]), jnp.array([1.0, 0.5])
     of_width = lambda width: jnp.sum(losses.smooth_hinge(width)(score, y))

@@ -138,6 +138,7 @@ def test_the_dual_step_is_zero_where_C_is_zero(usual_promotion):
     np.testing.assert_array_equal(dual_step(0 * f, f, Y, jnp.ones(60), jnp.zeros(60)), 0)
 
 
+@pytest.mark.long
 def test_it_is_called_with_scores_and_targets():
     score, y = jnp.array([[0.5, 0.0, 2.0], [1.0, 3.0, 0.5]]), jnp.array([0.0, 1.0])
     np.testing.assert_array_equal(LOSS(score, y), LOSS.value(score, y))

@@ -95,7 +95,7 @@ def test_an_accelerator_takes_whole_matrix_products(monkeypatch):
     np.testing.assert_allclose(result.model.w, alone.model.w, atol=2e-3)
 
 
-@pytest.mark.long(but=3)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(("rows", "loss", "bias", "method"), CHOICES)
 def test_a_linear_machine_is_that_of_the_method_that_its_status_names(rows, loss, bias, method):
     data = ROWS[rows]()
@@ -109,6 +109,7 @@ def test_a_linear_machine_is_that_of_the_method_that_its_status_names(rows, loss
     np.testing.assert_allclose(result.model.b, alone.model.b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("rows", ROWS)
 def test_a_linear_machine_is_that_of_liblinear(rows):
     data = ROWS[rows]()

@@ -31,6 +31,7 @@ def four_classes(**options):
     return jaxsvm.fit(machine, jaxsvm.dataset(LINE, LETTERS), KEY, **options)
 
 
+@pytest.mark.long
 def test_class_numbers_of_two_numberings():
     """Two of the classes have the numbers -1 and +1; three, 0 to 2, are in test_public_cases."""
     test = jaxsvm.dataset(LINE[20:60], LETTERS[20:60])
@@ -101,6 +102,7 @@ def test_predictions_take_columns_by_name(make, tmp_path):
             model.predict(FRAME.assign(more=1))
 
 
+@pytest.mark.long
 def test_real_targets_and_labels_know_their_columns():
     real = jaxsvm.fit(
         jaxsvm.linear_svm(1.0, loss=jaxsvm.losses.squared),
@@ -132,6 +134,7 @@ def test_a_state_goes_on_with_rows_of_its_names_only(solver, data, words):
     np.testing.assert_array_equal(unnamed.model.w, named.model.w)
 
 
+@pytest.mark.long
 def test_a_stream_keeps_the_names_of_its_first_chunk():
     solver, halves = jaxsvm.pegasos(0.1), [slice(30), slice(30, None)]
     parts = lambda frames: [
@@ -164,6 +167,7 @@ def test_a_stream_keeps_the_names_of_its_first_chunk():
 PHI = jaxsvm.features.fourier(KEY, kernels.rbf(1.0), dim=3, features=64)
 
 
+@pytest.mark.long
 def test_doors_behind_maps_and_on_prepared_rows():
     """A map in front of named rows, probabilities, decision values of frames, one label."""
     scale = jaxsvm.data.standardize(DATA.x)

@@ -418,6 +418,7 @@ def test_runs_of_a_subnormal_number_are_refused(solver):
         jaxsvm.fit(solver(), ROWS, jax.random.key(0))
 
 
+@pytest.mark.long
 def test_the_least_normal_C_answers_as_the_majority():
     run = jaxsvm.fit(jaxsvm.decomposition(1.2e-38, kernels.rbf(1.0)), ROWS, jax.random.key(0))
     assert run.converged and (run.model(ROWS.x) == -1).all()

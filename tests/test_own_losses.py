@@ -63,7 +63,7 @@ BY_SLOPE = {
 }
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long
 @pytest.mark.parametrize("method", BY_SLOPE)
 def test_methods_that_need_values_and_slopes_reach_the_minimum(method):
     solver, options, excess = BY_SLOPE[method](huber(0.5))
@@ -76,6 +76,7 @@ def test_methods_that_need_values_and_slopes_reach_the_minimum(method):
         assert float(jaxsvm.risk_on(DATA, huber(0.5))(model)) < 2 * BEST
 
 
+@pytest.mark.long
 def test_methods_that_need_a_curvature():
     for solver in (
         jaxsvm.newton(LAM, loss=smooth_huber(0.5)),
@@ -168,6 +169,7 @@ def test_what_is_missing_or_of_another_form_is_said(call, words):
         call()
 
 
+@pytest.mark.long
 def test_a_loss_of_the_user_is_as_its_own_and_needs_no_dual_functions():
     def refuse(*args):
         raise NotImplementedError
@@ -182,6 +184,7 @@ def test_a_loss_of_the_user_for_class_numbers():
     assert callable(jaxsvm.risk_on(TWO_ROWS, custom(losses.crammer_singer)))
 
 
+@pytest.mark.long
 def test_a_loss_of_ones_own_is_a_value_and_a_function():
     assert huber(0.5) == huber(0.5) != huber(0.25) and huber(0.5).width == 0.5
     f, y = jnp.array([0.0, 2.0]), jnp.array([0.25, 0.0])

@@ -211,6 +211,7 @@ def test_sparse_rows():
     np.testing.assert_allclose(rings(dense), rings(padded))
 
 
+@pytest.mark.long
 def test_regions_of_several_classes_by_scikit_learn():
     """As the documents say."""
     data = jaxsvm.dataset(X, (X[:, 0] > 0).astype(int) + (X[:, 1] > 0), task="multiclass")

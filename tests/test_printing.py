@@ -70,6 +70,7 @@ def test_a_selection_tells_its_choice():
     assert second == found.status and third == str(found.certificate).splitlines()[0]
 
 
+@pytest.mark.long
 def test_runs_of_a_batch_and_values_that_are_not_known():
     run = lambda lam: jaxsvm.fit(jaxsvm.pegasos(lam), DATA, KEY, steps=4)
     both = lambda of: jax.jit(jax.vmap(of))(jnp.array([0.1, 0.2]))

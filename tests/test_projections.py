@@ -38,6 +38,7 @@ def test_keep_needs_the_parameters():
         tx.update(jnp.ones(2), tx.init(jnp.ones(2)))
 
 
+@pytest.mark.long
 def test_ball_is_the_projection_of_optax():
     rng = np.random.default_rng(0)
     for size in (1e-3, 0.5, 3.0, 1e6):
@@ -77,6 +78,7 @@ def test_keep_projects_a_matrix_of_a_product_onto_the_ball():
     np.testing.assert_array_equal(after["b"], [2.0, 2.0])
 
 
+@pytest.mark.long
 def test_box_section_of_a_matrix_is_that_of_its_numbers():
     x, normal = jnp.arange(6.0).reshape(2, 3), jnp.array([[1.0, -1.0, 1.0], [2.0, 1.0, -1.0]])
     got = projections.box_section(x, 0.0, 2.0, normal, 1.0)

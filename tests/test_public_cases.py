@@ -46,6 +46,7 @@ def each(**cases):
 WRAPPED = [(jaxsvm.one_vs_one, sp.csr_array, False), (jaxsvm.one_vs_rest, np.asarray, True)]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(("wrapper", "form", "wide"), WRAPPED)
 def test_rows_of_fewer_classes(wrapper, form, wide):
     with jax.enable_x64(wide):
@@ -82,6 +83,7 @@ def files(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -116,6 +118,7 @@ def test_files_with_queries_are_for_ranking(files, name):
 # 2: columns by position
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("entry", ["select", "to_sklearn", "to_sklearn, scaled"])
 def test_predictions_of_other_entries_take_columns_by_name(entry):
@@ -142,6 +145,7 @@ def test_predictions_of_other_entries_take_columns_by_name(entry):
 CHUNKED = [(np.asarray, ["a", "b", "c"]), (sp.csr_array, [1, 3, 5])]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(("form", "names"), CHUNKED)
 def test_chunks_of_several_classes(form, names):
     solver, kind = jaxsvm.one_vs_rest(jaxsvm.pegasos(0.1), classes=3), type(names[0])
@@ -301,6 +305,7 @@ REFUSE = {
 }
 
 
+@pytest.mark.long(but=1)
 @each(case=REFUSE)
 def test_messages_offer_what_takes_this_loss(case):
     make, takers = case
@@ -317,6 +322,7 @@ def test_messages_offer_what_takes_this_loss(case):
 OF_CLASSES = [(sp.csr_array, SVC(C=2.0, tol=1e-4)), (np.asarray, LinearSVC(C=2.0, loss="hinge"))]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(("form", "machine"), OF_CLASSES)
 def test_certificates_of_classes(form, machine):
     y = np.array(list("abc"))[np.digitize(X[:, 0], [-0.5, 0.5])]
@@ -331,6 +337,7 @@ def test_certificates_of_classes(form, machine):
 BARE = {"SVR": jaxsvm.kernel_svm(1.0, RBF), "LinearSVR": jaxsvm.linear_svm(1.0)}
 
 
+@pytest.mark.long(but=1)
 @each(solver=BARE | {"OneClassSVM": jaxsvm.one_class(0.3, RBF)})
 def test_a_bare_model_becomes_a_regressor_with_a_word(solver, tmp_path):
     form = FORMS["dense" if solver is BARE["SVR"] else "sparse"]
@@ -356,6 +363,7 @@ JOBS = {
 }
 
 
+@pytest.mark.long(but=1)
 @each(job=JOBS)
 def test_numbers_of_other_types_compile_no_other_program(job):
     job(9.0)

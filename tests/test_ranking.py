@@ -132,6 +132,7 @@ def test_the_derivative_in_the_scores_is_the_slope():
     )
 
 
+@pytest.mark.long
 def test_weight_two_is_two_copies():
     y, query, _, score = rows(5, 6)
     weight = np.r_[np.full(20, 2.0), np.ones(N - 20)]
@@ -270,7 +271,7 @@ def by_newton(data, lam, tol=1e-14, **options):
     return jaxsvm.fit(jaxsvm.newton(lam, loss=SQUARED, **options), data, KEY, steps=3, tol=tol)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("queries", [6, 1])
 def test_newton_finds_the_optimum_of_scipy_on_all_pairs(queries, x64):
     lam = 1e-2

@@ -44,6 +44,7 @@ def test_value_slope_and_conjugate_are_those_of_the_sum(name, x64):
     np.testing.assert_allclose(jax.jit(risk.conjugate)(u), u @ F - value, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_rows_of_weight_zero_may_hold_anything():
     risk = risk_of(losses.squared_hinge)
     wild = np.where(WEIGHT > 0, F, np.inf)
@@ -63,6 +64,7 @@ def test_a_joint_loss_makes_its_own_risk():
     assert risks.risk_of(Joint(), data) is made
 
 
+@pytest.mark.long(but=1)
 @each
 def test_the_best_bias_is_that_of_scipy(name, x64):
     loss, formula = FORMULAS[name]
@@ -96,6 +98,7 @@ def test_rows_of_weight_zero_do_not_change_the_best_bias(size):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.long
 def test_a_bias_without_effect_does_not_grow():
     """A risk that no bias changes has b = 0; one that all lower biases minimise is at rest
     there."""

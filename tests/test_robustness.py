@@ -79,12 +79,13 @@ def judged_cases(part, seeds, folder):
     return collections.Counter(v.verdict for v in verdicts)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", SHORT)
 def test_a_short_share(part, tmp_path):
     judged_cases(part, range(200_000, 200_000 + SHORT[part]), tmp_path)
 
 
-@pytest.mark.long(but=4)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_an_answer_of_each_kind(kind, tmp_path):
     kinds = list(answers.KINDS)
@@ -198,6 +199,7 @@ def test_the_judge_asks_for_the_valid_twin_of_a_refusal(tmp_path):
     assert refused(None) == "BROKEN"
 
 
+@pytest.mark.long
 def test_a_package_that_refuses_what_is_right_gets_bad_verdicts(tmp_path, monkeypatch):
     """Every sampler and every tolerance refused, in a sentence: no right answer is left of
     arguments of `fit`."""

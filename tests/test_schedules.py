@@ -58,6 +58,7 @@ def test_schedule_takes_a_python_count(name):
     np.testing.assert_allclose(make()(3), formula(np.float64(3)), rtol=2e-6)
 
 
+@pytest.mark.long
 def test_schedules_follow_float64(x64):
     t = np.arange(5)
     np.testing.assert_allclose(

@@ -112,6 +112,7 @@ def test_all_that_is_summed_is_a_sum_over_explicit_pairs(data):
     check(y, drawn(st.integers(0, 2)), weight, score, dict(rtol=3e-6, atol=3e-6))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("x64", [True, False])
 def test_real_scores_in_both_precisions(x64):
     with jax.enable_x64(x64):
@@ -138,6 +139,7 @@ def ranked(data, score):
     return [risk_of(loss, data).value_and_slope(score) for loss in plain]
 
 
+@pytest.mark.long
 def test_with_all_events_it_is_ranking_by_time():
     y, query, weight, score = rows(1)
     score = score.astype("f")
@@ -301,6 +303,7 @@ def test_a_structured_array_and_signed_times_are_the_same_data():
     np.testing.assert_array_equal(traced, signed.astype("f"))
 
 
+@pytest.mark.long
 def test_probes_of_traced_times_without_a_pair_are_nan():
     y, query, weight, score = rows(7)
     data = batch(y, query, weight, score.astype("f")[:, None])

@@ -103,6 +103,7 @@ def changed_w(change):
     return changed
 
 
+@pytest.mark.long
 def test_a_step_may_say_that_it_used_no_row():
     """The row number -1 is padding; n and -2 are no rows."""
     says = lambda number: SOUND.replace(
@@ -263,7 +264,7 @@ BROKEN = [  # the promise, a solver that does not keep it, what the sentence say
     (
         "padding",
         broken(update=biased_mean),
-        "a step on two rows and one on these and two of padding differ: leaf .w",
+        "a step on three rows and one on these and two of padding differ: leaf .w",
     ),
     (
         "weights",

@@ -38,12 +38,14 @@ def test_a_function_and_its_diagonal_are_a_kernel():
 MINUS = plain(lambda x, z: -0.1 * x @ z.T)
 
 
+@pytest.mark.long
 def test_parts_that_are_no_kernels_alone_may_be_one_together():
     """0.9 <x, z>, of a part that is negative; as part of a sum it is not looked at alone."""
     values = [exact(kernel).model(WIDE.x) for kernel in (LINE + MINUS, 0.9 * LINE)]
     np.testing.assert_allclose(*values, atol=1e-2)
 
 
+@pytest.mark.long
 def test_rows_of_weight_0_and_kernels_of_other_rows_are_not_compared():
     # not symmetric with a row beyond 5
     first = lambda x, z: x @ z.T + jnp.where(x[:, :1] > 5, 3, 0)
@@ -53,6 +55,7 @@ def test_rows_of_weight_0_and_kernels_of_other_rows_are_not_compared():
         fit(jaxsvm.sdca(1.0, first), data._replace(weight=jnp.ones(4)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("far", [0.0, 1e3])
 def test_rounding_of_a_symmetric_function_is_no_asymmetry(far):
     def squares(x, z):  # distances that lose their digits far from the origin

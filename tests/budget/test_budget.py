@@ -207,6 +207,7 @@ def test_a_state_whose_rows_wait_says_what_its_model_says():
     assert np.all(same) and np.sum(waits) > 12
 
 
+@pytest.mark.long
 def test_places_of_the_two_signs_and_of_random_removals():
     """Lists of positive and negative points in Python. The hash of a removal stays the same from
     version to version."""

@@ -53,6 +53,7 @@ LENGTH = np.concatenate([RNG.exponential(2, 1000), 10 ** RNG.uniform(-4, 5, 998)
 RNG.shuffle(LENGTH)
 
 
+@pytest.mark.long
 def test_position_is_the_best_of_a_dense_search(x64):
     h, s = map(np.asarray, merge_position(jnp.asarray(M), jnp.asarray(LENGTH), 15, 2))
     close(s, s_of(h, M, LENGTH), rtol=1e-14)
@@ -193,6 +194,7 @@ def side_of(points, i):
 some = jax.jit(sample_partners, static_argnums=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("front", "newcomer"), [(0, 1), (1, -1), (7, 1), (8, -1)])
 def test_partners_are_the_others_of_the_same_sign(front, newcomer, x64):
     points = full_points(front, newcomer)

@@ -163,6 +163,7 @@ def test_sparse_rows_with_wide_numbers_repeats_and_stored_zeros():
     assert (x != held).nnz == 0 and x.nnz == held.nnz  # the caller's matrix is as it was
 
 
+@pytest.mark.long
 def test_a_dense_array_becomes_sparse_on_demand():
     x = np.zeros((50, 65), np.float32)
     x[np.arange(50), np.arange(50)] = np.arange(1, 51)
@@ -312,7 +313,7 @@ def hundred():
     return dataset(np.arange(100.0)[:, None], y, np.arange(100) % 3)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shares", "sizes"),
     [
@@ -342,6 +343,7 @@ def test_split_is_a_function_of_its_key():
     assert not np.array_equal(one, other)
 
 
+@pytest.mark.long
 def test_rows_that_are_taken():
     data = dataset(np.eye(4, 2), [1, -1, 1, -1])
     assert jaxsvm.take(data, [3, -1]).weight.tolist() == [1, 0]

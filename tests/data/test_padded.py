@@ -33,6 +33,7 @@ def both(kind="weighted", targets="labels", **options):
     return make(False), make(True)
 
 
+@pytest.mark.long
 @each
 def test_a_run_is_that_without_padding(case):
     plain, padded = both(targets=case.targets)
@@ -49,6 +50,7 @@ def test_a_run_is_that_without_padding(case):
         np.testing.assert_array_equal(two.predict(plain.x)[sure], one.predict(plain.x)[sure])
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "sampler",
     [
@@ -95,7 +97,7 @@ def test_padding_is_rows_of_weight_0_and_columns_of_zeros():
         assert wide.x.shape == size
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("form", [scipy.sparse.csr_matrix, lambda x: x.astype(np.float64)])
 def test_sparse_rows_and_several_targets_are_padded(form):
     x, y = np.eye(30, 40), np.stack([np.arange(30) % 2, np.arange(30) % 3 > 0], axis=1)
@@ -113,6 +115,7 @@ def test_a_padded_data_set_of_traced_rows():
     jax.tree.map(np.testing.assert_array_equal, data, like)
 
 
+@pytest.mark.long
 def test_probes_certificates_and_splits_see_the_rows_without_padding(tmp_path):
     plain, padded = both("padded")
     machine = jaxsvm.kernel_svm(1.0, kernels.rbf(gamma=1.0))
@@ -143,6 +146,7 @@ def test_probes_certificates_and_splits_see_the_rows_without_padding(tmp_path):
         two.predict(np.zeros((2, D + 1)))
 
 
+@pytest.mark.long
 def test_columns_of_a_frame_are_taken_by_name():
     pandas = pytest.importorskip("pandas")
     x, y, *_ = rows("plain")
@@ -186,6 +190,7 @@ def test_data_sets_of_many_shapes_share_programs():
     assert not [event for event in events if event.endswith("backend_compile_duration")]
 
 
+@pytest.mark.long
 def test_a_run_of_one_update_is_one_program_and_an_error_at_most_another():
     x = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
     data, events = jaxsvm.dataset(x, np.sign(x[:, 0])), listen()

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxsvm
 from jaxsvm import models
@@ -17,6 +18,7 @@ def data():
     return jaxsvm.dataset(X, Y, query=NAMES)
 
 
+@pytest.mark.long
 def test_queries_are_numbered_and_go_with_their_rows():
     batch = data()
     assert batch.query.dtype == jnp.int32 and batch.query.tolist() == NUMBERS
@@ -41,6 +43,7 @@ def test_files_hold_queries(tmp_path):
     assert models.load(tmp_path / "batch.npz").query.tolist() == NUMBERS
 
 
+@pytest.mark.long
 def test_select_keeps_queries_whole():
     rng = np.random.default_rng(1)
     query = rng.integers(0, 10, 40)

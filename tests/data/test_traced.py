@@ -20,6 +20,7 @@ def weights(x, y, weight=None, tol=1e-6, loss=losses.squared_hinge):
     return jaxsvm.fit(solver, data, KEY, steps=1).model.w
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "y", [Y > 0, (Y > 0) * 1, Y.astype(np.float32)], ids=["booleans", "0 and 1", "-1 and 1"]
 )

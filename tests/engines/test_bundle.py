@@ -64,6 +64,7 @@ def test_the_model_is_minimised(lam, dtype, x64):
         np.testing.assert_allclose(w, want, atol=1e-6 / lam)
 
 
+@pytest.mark.long
 def test_the_solution_is_in_float64_where_64_bit_types_are_off():
     """Planes of size 1 cancel to lam |w|, 1e-6: in float32 the error would be about 1e-7 / lam."""
     lam = 1e-6
@@ -73,6 +74,7 @@ def test_the_solution_is_in_float64_where_64_bit_types_are_off():
     np.testing.assert_allclose(primal, best_dual(planes, lam), atol=1e-6)
 
 
+@pytest.mark.long
 def test_planes_leave_idle_first_and_the_dual_value_never_falls(x64):
     lam, size = 0.05, 3
     merged = replaced = 0
@@ -106,6 +108,7 @@ def test_the_gap_is_primal_minus_dual(x64):
         np.testing.assert_allclose(found, exact, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_a_start_does_not_change_the_nearest_point(x64):
     gram, gain = SLOPES[:6] @ SLOPES[:6].T, OFFSETS[:6]
     live = np.arange(6) < 5

@@ -105,6 +105,7 @@ def test_the_shortest_of_two_has_derivatives(x64):
     assert float(jax.grad(at_once)(1.0)) == 0
 
 
+@pytest.mark.long
 def test_the_shortest_of_three_has_derivatives(x64):
     """In reverse, too, against differences."""
     vectors = jnp.array([[1.0, 0.3, 0.2], [-0.4, 1.5, 0.1], [0.2, -0.3, 1.0]])
@@ -124,6 +125,7 @@ def by_program(vectors):
     return w / w.sum() @ vectors
 
 
+@pytest.mark.long
 @given(seeds, st.integers(3, 10))
 @few
 def test_a_bundle(seed, m):
@@ -351,6 +353,7 @@ def descending(seed):
     return f
 
 
+@pytest.mark.long
 @given(seeds, st.sampled_from(CONSTANTS))
 @few
 def test_the_two_sets_of_a_search(seed, constants):

@@ -93,7 +93,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("b", [1, 4])
 @pytest.mark.parametrize("choice", CHOICES)
 def test_iterates_and_their_mean_are_those_of_the_paper(choice, b, x64):
@@ -115,6 +115,7 @@ def test_iterates_and_their_mean_are_those_of_the_paper(choice, b, x64):
     near(equal, plain, rtol=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("wrap", "advance"), [(lambda s: s, True), (jaxsvm.averaged, False)])
 def test_a_run_goes_on_with_another_offset(wrap, advance, x64):
     """From the weights where it stood, as on dense rows, to a larger offset and back."""

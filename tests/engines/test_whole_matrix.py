@@ -44,7 +44,7 @@ def coef_at(x, y, gamma, C):
     return jaxsvm.fit(solver, jaxsvm.dataset(x, y), KEY, steps=1).model.coef
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("stop", ["kkt", "gap"])
 @pytest.mark.parametrize("kind", ["labels", "targets"])
 def test_libsvms_dual_in_float64(kind, stop, x64):
@@ -64,6 +64,7 @@ def test_libsvms_dual_in_float64(kind, stop, x64):
     np.testing.assert_allclose(run.model(data.x), K @ best + peer.intercept_, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bias", ["free", pytest.param("none", marks=pytest.mark.long)])
 def test_as_good_as_blocks_in_float32(bias):
     """The violation is at most the tolerance, and the decision values are those of blocks to within
@@ -85,6 +86,7 @@ def test_more_rows_or_less_memory_take_blocks():
     assert solve(data, 1e-3, memory=1000).evals != n * n  # rows are computed as they are needed
 
 
+@pytest.mark.long
 def test_steps_end_at_the_limit_and_resume_to_the_same_solution():
     noisy = LABELS * np.where(np.arange(len(LABELS)) % 5 == 0, -1, 1)
     data = jaxsvm.dataset(X, noisy)
@@ -99,6 +101,7 @@ def test_steps_end_at_the_limit_and_resume_to_the_same_solution():
     np.testing.assert_array_equal(again.model.coef, rest.model.coef)
 
 
+@pytest.mark.long
 def test_mapped_runs_share_the_matrix():
     """Runs over C have one kernel matrix, runs over gamma one each at a time, and all equal runs in
     turn."""
@@ -113,6 +116,7 @@ def test_mapped_runs_share_the_matrix():
     assert "f32[2,200,200]" not in text and "f32[200,200]" in text
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("most", [None, 0, 2, 100])
 def test_problems_in_turns_and_in_groups(most):
     """None: in turns, prepared once where `shared` is the same; else in groups of so many, where it
@@ -156,6 +160,7 @@ def problems(number, n):
     return x, np.where(x[..., 0] + 0.5 * random.normal(size=(number, n)) > 0, 1, -1)
 
 
+@pytest.mark.long
 def test_all_ways_to_map_over_problems():
     """Over rows, numbers of the kernel, labels, and all of them; in groups that memory holds."""
     x, y = problems(5, 20)
@@ -172,6 +177,7 @@ def test_all_ways_to_map_over_problems():
     np.testing.assert_allclose(found, want, atol=2e-3)
 
 
+@pytest.mark.long
 def test_derivatives_of_problems_at_once(x64):
     x, y = problems(4, 20)
     x = x.astype(float)

@@ -25,7 +25,7 @@ def test_an_overflow_of_a_row_of_weight_0_is_none(form):
     equal(LinearSVC().fit(form(x), Y, rest * 1.0).coef_, LinearSVC().fit(X[rest], Y[rest]).coef_)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("implementation", ["rbg", "unsafe_rbg"])
 def test_keys_of_any_implementation(implementation):
     twice = lambda: (
@@ -37,6 +37,7 @@ def test_keys_of_any_implementation(implementation):
         assert SVC(probability=True, random_state=0).fit(X, Y).score(X, Y) > 0.9
 
 
+@pytest.mark.long
 def test_kernel_functions_of_strings_as_in_scikit_learn():
     pandas = pytest.importorskip("pandas")
     common = lambda a, b: np.array([[float(len(set(p) & set(q))) for q in b] for p in a])

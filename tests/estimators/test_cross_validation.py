@@ -173,6 +173,7 @@ def test_scores_of_scikit_learn(scoring):
     assert ours.score(x, y) == pytest.approx(theirs.score(x, y), abs=2e-2)
 
 
+@pytest.mark.long
 def test_a_function_as_score():
     (x, y), seen = cancer(), []
 
@@ -187,6 +188,7 @@ def test_a_function_as_score():
     close(ours.scores_[:, 0], grid_of(theirs, 2), atol=2e-2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "cv", [KFold(3, shuffle=True, random_state=1), GroupKFold(3), "pairs"], ids=str
 )
@@ -203,6 +205,7 @@ def test_splitters(cv):
     assert np.abs(ours.scores_[:, 0] - grid_of(theirs, 2)).max() <= 2.001 / 37
 
 
+@pytest.mark.long
 def test_weights_and_equal_rows():
     """Copies of a row in one fold are a weight; weights are those of the score, too."""
     x, y = cancer(90)
@@ -243,6 +246,7 @@ def test_rows_of_all_kinds():
     equal(pickle.loads(pickle.dumps(dense)).predict(x), dense.predict(x))
 
 
+@pytest.mark.long
 def test_gamma_counts_the_columns_of_sparse_rows():
     x, y = cancer(120)
     x = scipy.sparse.csr_matrix(x[:, :5] + 3)  # of which the solvers get eight columns
@@ -250,6 +254,7 @@ def test_gamma_counts_the_columns_of_sparse_rows():
     assert model.inner.kernel == SVC().fit(x, y).model_.inner.kernel
 
 
+@pytest.mark.long
 def test_one_standard_error_and_no_refit():
     (x, y), Cs = cancer(), [0.1, 1.0, 10.0]
     best = GridCV(SVC(), {"C": Cs, "gamma": [0.03]}, cv=3).fit(x, y)
@@ -298,7 +303,7 @@ NUMBERS = [  # epsilon and l1_ratio, beside the machines that they are the param
 ]
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(("machine", "grid"), NUMBERS)
 def test_the_numbers_of_linear_machines(machine, grid):
     x, y = standard(load_diabetes, 60)

@@ -347,6 +347,7 @@ def test_a_missed_tolerance_is_told():
         assert LinearSVC(random_state=0).fit(x, y).fit_.converged
 
 
+@pytest.mark.long
 def test_steps_and_sampler():
     epochs = jaxsvm.samplers.epochs(16)
     made = SVMClassifier(jaxsvm.pegasos(1e-2), steps=300, sampler=epochs, random_state=0)

@@ -64,6 +64,7 @@ def test_the_advice_for_words_works():
     assert LinearSVC().fit(numbers, y).score(numbers, y) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("library, frame", [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
 @pytest.mark.parametrize(
     "made", [FourierFeatures(n_components=4, random_state=0), NystromFeatures(n_components=4)]

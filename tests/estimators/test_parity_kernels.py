@@ -82,6 +82,7 @@ def test_every_attribute(name, kernel):
 LONG = pytest.mark.long
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "kernel"),
     [
@@ -108,6 +109,7 @@ def test_sparse_rows_are_dense_ones(name, kernel):
         close(values(made, at), values(theirs, x), atol=(1e-3 if name == "SVR" else 2e-3) * scale)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["SVC", "SVR", "NuSVR", pytest.param("OneClassSVM", marks=LONG)])
 def test_kernels_that_are_matrices_or_functions(name):
     _, theirs, x = fitted(name, "linear")

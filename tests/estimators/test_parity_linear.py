@@ -197,7 +197,7 @@ def test_pegasos_with_other_options():
     assert last.score(X, Y) > 0.8 and last.intercept_.tolist() == [0, 0, 0]
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["newton", "interior_point", "augmented_lagrangian"])
 def test_steps_are_counted_in_the_states(name):
     """Of all updates, whatever the evaluations are; states of older files begin to count at 0."""
@@ -221,7 +221,7 @@ def sparse_problem(n=2400, d=150, density=0.1):
     return x, np.where(x @ random.normal(size=d) + random.normal(size=n) > 0, "b", "a")
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_rows_of_many_entries_are_packed_and_not_merged(loss):
     """Weight k is k copies, weight 0 is absence, and the optimum is LIBLINEAR's."""
@@ -242,6 +242,7 @@ def test_rows_of_many_entries_are_packed_and_not_merged(loss):
     agree(ours, theirs, x, 0.01 if loss == "hinge" else 3e-3)
 
 
+@pytest.mark.long
 def test_arrays_of_mostly_zeros_are_trained_on_as_sparse_rows():
     x, y = sparse_problem(n=300, density=0.05)
     dense, sparse = (LinearSVC(loss="hinge", random_state=0).fit(a, y) for a in (x.toarray(), x))
@@ -249,6 +250,7 @@ def test_arrays_of_mostly_zeros_are_trained_on_as_sparse_rows():
     assert np.array_equal(dense.predict(x.toarray()), sparse.predict(x))
 
 
+@pytest.mark.long
 def test_a_fit_of_one_program_is_that_of_the_solver():
     x, y = X.astype(np.float32), np.where(Y == "setosa", 1, -1)
     ours = LinearSVC(loss=jaxsvm.losses.logistic, tol=1e-3, random_state=0).fit(x, y)
@@ -271,6 +273,7 @@ def test_rows_that_are_not_merged_have_the_form_of_merged_ones():
     assert np.array_equal(group, [0, -1, 1, -1, 2]) and np.array_equal(of < 0, group < 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_model_of_another_intercept_scaling_is_that_of_the_estimator(k):
     """Its intercept is a column of the rows in training; of several classes each has its own."""
@@ -283,6 +286,7 @@ def test_the_model_of_another_intercept_scaling_is_that_of_the_estimator(k):
     close(chances, made.predict_proba(x[:7]), atol=1e-5)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("rows", "share", "C", "wanted"),
@@ -303,6 +307,7 @@ def test_the_hinge_takes_a_solver_by_the_rows_and_C(rows, share, C, wanted):
     assert LinearSVC(loss="hinge", C=C, random_state=0).fit(x, y).solver_ == wanted
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("name", "form"),
     [

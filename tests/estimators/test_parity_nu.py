@@ -34,6 +34,7 @@ def test_novelties_are_found():
     assert np.mean(made.predict(train) == -1) <= 0.1 + 1e-9 <= len(made.support_) / 200 + 1e-9
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("shape", "nu"), [((200, 3), 0.1), ((200, 3), 0.7), ((1000, 5), 0.3)])
 def test_where_the_right_machine_is_0_there_is_no_warning(shape, nu):

@@ -255,6 +255,7 @@ def clouds(classes, each=12, d=5):
     return 1.5 * rng.normal(size=(classes, d))[y] + rng.normal(size=(len(y), d)), y
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("machine", ["SVC", "NuSVC"])
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
 def test_more_than_64_pairs_of_classes(machine, kernel):
@@ -290,6 +291,7 @@ def test_forty_data_sets_take_twelve_programs(machine):
     assert sum(event.endswith("backend_compile_duration") for event in events) <= 12
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "sigmoid"])
 @pytest.mark.parametrize("classes", [2, 4])
 def test_values_of_a_few_rows_are_those_of_many(kernel, classes):
@@ -304,6 +306,7 @@ def test_values_of_a_few_rows_are_those_of_many(kernel, classes):
         close(many[:3], theirs.decision_function(x[:3]), atol=0.02)
 
 
+@pytest.mark.long
 def test_threads_leave_the_number_of_threads_as_it_was():
     """The second one comes while the first is there, and stays for longer."""
     before, is_there = threadpoolctl.threadpool_info(), threading.Event()

@@ -56,7 +56,7 @@ def test_a_linear_machine_has_the_probabilities_of_scikit_learn(k):
     close(made.calibrated_.predict_proba(x), made.predict_proba(x), atol=1e-5)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("k", [3, 2])
 @pytest.mark.parametrize(
     "machine",
@@ -206,6 +206,7 @@ def test_sigmoids_of_two_classes_have_the_signs_of_libsvm():
     close(made.predict_proba(x)[:, 0], value, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_search_with_a_scale_of_the_intercept_has_models_of_the_rows():
     made = GridCV(LinearSVC(intercept_scaling=10.0), {"C": [0.01, 1.0]}, cv=3).fit(X, Y)
     found = np.asarray(made.selection_.model.inner(X.astype(np.float32)))

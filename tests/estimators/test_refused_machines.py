@@ -261,6 +261,7 @@ def test_a_machine_that_was_not_fitted_says_so(made):
         made.predict("foo!")
 
 
+@pytest.mark.long
 def test_what_was_fitted_stays_where_another_fit_fails():
     for made, target in ((LinearSVC(random_state=0), NAMES), (SVMRegressor(random_state=0), REAL)):
         before = made.fit(X, target).predict(X)

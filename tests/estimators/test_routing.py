@@ -84,6 +84,7 @@ def test_queries_of_a_ranker():
         close(value, wanted, rtol=1e-6)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("machine", [SVC(), LinearSVC()], ids=["svc", "linear"])
 def test_groups_of_a_search(machine):
     asks = clone(machine).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)

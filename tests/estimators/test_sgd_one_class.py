@@ -32,6 +32,7 @@ def exact(nu, weight=None):
     return made, n, objective(made, nu, n, weight)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nu", [0.1, 0.3, 0.7])
 def test_the_objective_and_the_direction_are_those_of_scikit_learn(nu):
     ours = SGDOneClassSVM(nu, max_iter=50, random_state=0).fit(X)
@@ -53,6 +54,7 @@ def test_the_objective_and_the_direction_are_those_of_scikit_learn(nu):
     assert 50 <= ours.n_iter_ <= 52  # whole chunks
 
 
+@pytest.mark.long
 def test_the_unit_of_the_rows_changes_nothing():
     unit = 2.0**-12
     data = lambda u: jaxsvm.dataset(X * u, np.zeros(len(X)), task="regression")
@@ -64,6 +66,7 @@ def test_the_unit_of_the_rows_changes_nothing():
     assert abs((tiny.predict(X * 1e-4) < 0).mean() - 0.2) < 0.02
 
 
+@pytest.mark.long
 def test_pieces_and_weights():
     pieces, weight = (
         SGDOneClassSVM(0.3, random_state=0),
@@ -77,7 +80,7 @@ def test_pieces_and_weights():
     close(objective(fit, 0.3, weight=weight), exact(0.3, weight)[2], rtol=0.01)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [{"average": False}, {"batch_size": 32, "max_iter": 200}, {"shuffle": False}],
@@ -88,6 +91,7 @@ def test_batches_and_the_last_iterate(options):
     close(objective(other, 0.3), exact(0.3)[2], rtol=0.01)
 
 
+@pytest.mark.long
 def test_sparse_rows_are_dense_ones():
     dense, sparse = (
         SGDOneClassSVM(0.3, random_state=0).fit(rows) for rows in (X, scipy.sparse.csr_array(X))

@@ -91,6 +91,7 @@ ANEW = {  # a machine, its first rows, what is changed, its other rows, the dist
 }
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(("made", "first", "change", "then", "atol"), ANEW.values(), ids=ANEW)
 def test_it_ends_where_a_cold_one_does(made, first, change, then, atol):
     """To the bit where it begins anew."""

@@ -53,7 +53,7 @@ def project(kernel, x, among):
 # the features
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kernel", "formula", "tol"),
     [(RBF, gaussian, 3e-2), (kernels.polynomial(1.0, 1.0), cubic, 1e-6), (cubic, cubic, 1e-2)],
@@ -81,6 +81,7 @@ def test_the_features_of_the_rows_are_the_columns_of_the_factor(kernel, formula,
     )
 
 
+@pytest.mark.long
 def test_float32_rows_have_the_pivots_of_float64():
     phi = cholesky(RBF, X32, rank=60, tol=1e-4)
     with jax.enable_x64(True):
@@ -91,6 +92,7 @@ def test_float32_rows_have_the_pivots_of_float64():
     assert abs(left - float(phi.residual)) <= 3e-5
 
 
+@pytest.mark.long
 def test_it_ends_at_the_rank_of_the_kernel_and_at_rounding():
     """Rows that come twice are pivots once; a linear kernel of 3 columns has rank 3."""
     full = cholesky(RBF, X32, rank=N, tol=0.0)
@@ -116,6 +118,7 @@ def test_a_multiple_of_the_kernel_scales_the_features():
         np.testing.assert_allclose(products(np.float32(scale), x), x @ x.T, atol=2e-5)
 
 
+@pytest.mark.long
 def test_random_pivots_are_drawn_in_proportion_to_what_is_left():
     """The first two of three rows at distances that give d = (1, 1, 1), then by 1 - k^2."""
     x = np.array([[0.0], [1.0], [3.0]], np.float32)
@@ -145,6 +148,7 @@ def test_random_pivots_leave_less_where_outliers_come_first():
     assert float(drawn.residual) < 0.7 * float(greedy.residual)
 
 
+@pytest.mark.long
 def test_inside_of_transformations_it_is_the_same_map(x64):
     make = lambda gamma: cholesky(kernels.rbf(gamma=gamma), X, rank=32, tol=5e-2)
     widths = jnp.array([0.05, 0.1])

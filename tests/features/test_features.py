@@ -51,6 +51,7 @@ def reference(gram, values):
 # 1e-11
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KERNELS)
 def test_nystrom_is_the_formula_up_to_signs_and_below_the_kernel(name, x64):
     kernel, formula = KERNELS[name][0](), KERNELS[name][1]
@@ -139,6 +140,7 @@ def test_the_decomposition_in_float64_keeps_directions_that_float32_cannot_tell(
     np.testing.assert_allclose(outside(x) @ outside(x).T, exact, atol=2e-5)
 
 
+@pytest.mark.long
 def test_nystrom_under_vmap_over_sigma_is_the_formula(x64):
     sigmas = jnp.array([0.5, 1.0, 2.0])
     make = lambda sigma: nystrom(None, kernels.rbf(sigma), landmarks=LAND)(X)
@@ -156,6 +158,7 @@ def test_both_ways_to_predict_are_equal(landmarks, x64):
     close(back, np.where(np.arange(6) < int(phi.rank), w, 0), 1e-10)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kind", ["nystrom", "paired", "phase", "sketch"])
 def test_leading_dimensions(kind):
     if kind == "nystrom":

@@ -65,6 +65,7 @@ def test_paired_features_have_the_norm_of_the_kernel(kernel, x64):
     np.testing.assert_allclose((got**2).sum(1), kernel.diag(X), rtol=1e-14)
 
 
+@pytest.mark.long
 @FORMS
 def test_fourier_features_are_the_formula(form, x64):
     phi = random(KEY, kernels.rbf(SIGMA), dim=3, features=8, form=form)
@@ -79,6 +80,7 @@ def test_fourier_features_are_the_formula(form, x64):
         assert apply(phi, rows).dtype == jnp.float32
 
 
+@pytest.mark.long
 def test_paired_features_shifted_to_rows_have_the_same_inner_products():
     """Of rows in three columns and four frequencies: cosines of differences."""
     rows = jnp.asarray(X + 5, jnp.float32)
@@ -108,6 +110,7 @@ def test_frequencies_of_orthogonal_features():
         within(product - 9, 0, np.sqrt((15**2 - 81) / DRAWS))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "form"), [(fourier, "paired"), (fourier, "phase"), (orthogonal, "phase")]
 )

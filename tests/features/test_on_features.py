@@ -197,7 +197,7 @@ def test_a_sweep_of_fits_equals_a_loop_and_its_differences_are_the_gradient(kind
         np.testing.assert_allclose(value, loop, rtol=1e-11)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["nystrom", "paired", "phase"])
 def test_a_model_on_features_is_saved_and_loaded(kind, tmp_path):
     w = jnp.linspace(-1.0, 1.0, 8 if kind == "paired" else 6)

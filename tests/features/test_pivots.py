@@ -71,7 +71,7 @@ def by_columns(gram, count, random):
     return rows, d.sum()
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("block", [2, 1, 3])
 def test_pivots_have_the_distribution_of_the_column_by_column_form(block):
     """Triples of five rows: within a block that rejects, and across blocks."""
@@ -106,6 +106,7 @@ def test_the_trace_that_is_left_is_that_of_the_column_by_column_form():
     assert np.mean(want) < 0.85 * np.mean([residual(gram, rows).sum() for rows in chosen])
 
 
+@pytest.mark.long
 def test_the_map_leaves_what_the_projection_on_its_rows_leaves():
     phi = nystrom(KEY, kernels.rbf(gamma=0.5), X, landmarks=30, choose=random_pivots(8))
     rows = np.asarray(phi.landmarks)
@@ -115,6 +116,7 @@ def test_the_map_leaves_what_the_projection_on_its_rows_leaves():
     np.testing.assert_allclose(left, residual(gaussian(X), hits.argmax(1)).sum(), rtol=1e-2)
 
 
+@pytest.mark.long
 def test_copies_are_no_pivots_while_other_rows_are_left():
     """Fifty rows, four times each: fifty pivots, and then rows that are not chosen yet."""
     x = np.tile(2 * X[:50], (4, 1))
@@ -143,6 +145,7 @@ def test_beyond_rounding_rows_are_drawn_by_what_is_left():
     assert len(set(found.tolist())) == 200 and np.mean(found < 300) > 0.7
 
 
+@pytest.mark.long
 def test_a_kernel_of_low_rank_and_rows_of_zeros():
     x = np.r_[X[:20], np.zeros((20, 2), np.float32)]
     options, size = {"inner": LINEAR, "count": 10}, np.sum(x**2, 1).max()
@@ -157,7 +160,7 @@ def test_a_kernel_of_low_rank_and_rows_of_zeros():
     assert all(len(np.unique(found)) == 10 for found in several(keys, 0 * x, **options))
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("block", [16, 1, 128])
 def test_rounding_is_not_taken_for_a_residual(block):
     """A smooth kernel is exhausted in float32: no pivot before has a residual of rounding only."""
@@ -209,6 +212,7 @@ def test_derivatives_hold_with_the_rows_constant(x64):
     np.testing.assert_allclose(jax.grad(value)(0.4), (up - down) / 2e-6, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_other_dtypes(x64):
     for dtype in (jnp.float64, jnp.bfloat16):
         rows = random_pivots()(KEY, kernels.rbf(gamma=0.5), jnp.asarray(X, dtype), 20)

@@ -196,6 +196,7 @@ def test_permissions(written):
         os.umask(before)
 
 
+@pytest.mark.long
 def test_names_in_bytes(tmp_path):
     folder = os.fsencode(tmp_path)
     for name, write in WRITERS.items():

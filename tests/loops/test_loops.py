@@ -35,6 +35,7 @@ def test_the_number_of_steps(options, steps):
     assert [float(run.model.w[0]), int(run.state.step)] == [steps, steps]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "updates"), [(99_999, 10), (100_000, 20), (210_000, 40)])
 def test_more_updates_to_a_tolerance_of_more_rows(n, updates):
     data = jaxsvm.dataset(np.zeros((n, 1), np.float32), np.arange(n) % 2)
@@ -46,6 +47,7 @@ def test_more_updates_to_a_tolerance_of_more_rows(n, updates):
         assert int(fit(never.replace(tol=none), data, KEY).state.step) == 10
 
 
+@pytest.mark.long
 def test_no_steps():
     run, program = both(0, probe=minus_t)
     assert int(run.state.step) == 0 and run.evals == 0 and not run.converged
@@ -90,6 +92,7 @@ def test_evaluations_are_summed_beyond_32_bits(evals, steps):
     assert seven_inside(KEY, data).evals == pytest.approx(7 * evals, rel=2e-7)
 
 
+@pytest.mark.long
 def test_small_counts_of_evaluations_are_not_lost_in_a_long_chunk():
     """2^24 + 1 times 1 is 2^24 in a plain sum of float32."""
     zero, rows = jnp.zeros(()), (jnp.zeros(1), jnp.zeros(1, jnp.int32))
@@ -122,6 +125,7 @@ def test_evaluations_of_a_step_on_many_rows(name):
     assert int(np.asarray(evals)) == MANY * MANY
 
 
+@pytest.mark.long
 def test_probes_may_return_trees():
     grid = jnp.ones((2, 3), int)
     probe = lambda m: {"pair": (m.w[0], m.w), "whole": grid, "one": 1, "none": None}
@@ -144,6 +148,7 @@ def test_probes_of_the_package_and_none():
     assert count(1, jaxsvm.sdca(1.0, kernels.linear())).evals == 6
 
 
+@pytest.mark.long
 def test_the_step_of_a_loop_of_ones_own():
     state, run = WHOLE.init(KEY, DATA), count(2, sampler=samplers.epochs(1, shuffle=False))
     for k in range(2):
@@ -177,7 +182,7 @@ def test_where_a_tolerance_stops(options, steps, status):
     assert float(run.tol) == options["tol"]
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(("solver", "tol"), [(WHOLE, 3.0), (SAMPLE, -7.0)])
 def test_tol_stops_inside_and_rows_repeat(solver, tol):
     outside, program = both(solver=solver, tol=tol, probe=minus_t)

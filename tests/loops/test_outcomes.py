@@ -100,6 +100,7 @@ def test_decision_values_that_are_not_finite_are_no_finite_run():
         class_places(np.asarray(run.model(DATA.x)))
 
 
+@pytest.mark.long
 def test_a_run_that_overflows():
     """Its weights, or of a stream its decision values alone."""
     data = DATA._replace(x=1e38 * DATA.x)  # which dataset refuses
@@ -111,6 +112,7 @@ def test_a_run_that_overflows():
     assert jaxsvm.stream(jaxsvm.pegasos(0.1), iter([ROWS]), KEY).finite
 
 
+@pytest.mark.long
 def test_a_run_of_values_that_are_not_finite_has_not_converged():
     run = count(None, jaxsvm.decomposition(1.0, kernels.rbf(1.0)), every=None)
     assert run.converged

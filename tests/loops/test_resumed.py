@@ -81,7 +81,7 @@ STATES = {  # the solver, whether it holds sums over rows, and what else it does
 }
 
 
-@pytest.mark.long(but=5)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", STATES)
 def test_what_a_state_goes_on_with(name, tmp_path):
     """With the same rows and numbers; with others where it holds no sums over them."""
@@ -110,7 +110,7 @@ ANEW = {
 }
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ANEW)
 def test_what_works_its_sums_out_anew_takes_other_rows(name):
     solver, atol = ANEW[name]
@@ -120,6 +120,7 @@ def test_what_works_its_sums_out_anew_takes_other_rows(name):
         np.testing.assert_allclose(again.model.w, fresh.model.w, atol=atol)
 
 
+@pytest.mark.long
 def test_another_tolerance_goes_on_to_the_optimum_of_libsvm():
     rough = fit(jaxsvm.decomposition(10.0, RBF, tol=0.5), DATA, KEY)
     fine = fit(jaxsvm.decomposition(10.0, RBF, tol=1e-5), DATA, state=rough.state)
@@ -141,7 +142,7 @@ OTHER_NUMBERS = [  # the solver, two numbers, options, what becomes of the state
 ]
 
 
-@pytest.mark.long(but=3)
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(("make", "old", "new", "options", "change"), OTHER_NUMBERS)
 def test_states_go_on_with_other_numbers_to_their_optimum(make, old, new, options, change):
     state = change(fit(make(old), DATA, KEY, steps=3).state)
@@ -162,12 +163,14 @@ def test_a_state_that_a_transformed_function_closes_over(solver):
     np.testing.assert_allclose(jax.jit(values)(DATA), values(DATA), atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_state_of_unknown_origin_is_taken():
     solver = jaxsvm.smo(1.0, RBF)
     state = fit(solver, DATA, KEY, steps=20).state
     assert fit(solver, DATA, state=state._replace(origin=None), steps=2).state.origin is not None
 
 
+@pytest.mark.long
 def test_streams_know_their_kernel_and_with_entries_for_rows_their_numbers():
     chunks, rows = [(X[:20], Y[:20]), (X[20:], Y[20:])], {"rows": 40}
     bsgd = lambda lam, kernel=RBF: jaxsvm.bsgd(lam, kernel, budget=8, maintain=DROP)
@@ -208,7 +211,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_file_of_select_belongs_to_its_solvers(name, tmp_path):
     path, (first, second) = tmp_path / "grid.npz", PAIRS[name]
@@ -229,6 +232,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.long
 def test_an_edited_file_of_select_is_refused_in_a_sentence(tmp_path):
     path = tmp_path / "grid.npz"
     chosen(save=path)
@@ -270,6 +274,7 @@ def test_a_selection_whose_results_cannot_be_saved_is_not_lost(
 # What a state carries
 
 
+@pytest.mark.long
 def test_rows_of_many_are_not_read_where_nothing_depends_on_them(monkeypatch):
     monkeypatch.setattr(origin, "MANY", len(X) - 1)
     pegasos, sdca = (fit(s, DATA, KEY, steps=2).state.origin for s in (PEGASOS, LINEAR))
@@ -303,6 +308,7 @@ def test_checksums_are_those_of_the_values():
     assert jax.jit(lambda x: jnp.int32(of(x)))(X) == 0  # not known
 
 
+@pytest.mark.long
 def test_a_constant_of_a_function_is_the_same_inside_of_jit():
     scale = 0.1  # which float32 rounds
     solver = jaxsvm.smo(1.0, kernels.custom(lambda x, z: jnp.exp(scale * (x @ z.T))))

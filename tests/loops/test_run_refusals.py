@@ -221,7 +221,7 @@ def test_seconds_and_save_inside_jit(option, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("solver", MULTICLASS, ids=repr)
 def test_class_numbers_need_a_solver_for_them(solver):
     count(1, jaxsvm.one_vs_rest(solver, classes=3), data=CLASSES)
@@ -235,7 +235,7 @@ DRAWS = [*((row, PEGASOS) for row in (4, 1000, -5)), (4, SDCA)]
 DRAWS += [(4, jaxsvm.kernel_pegasos(0.1, RBF)), (4, jaxsvm.lasvm(1.0, RBF))]
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(("row", "solver"), DRAWS)
 def test_draws_of_rows_that_do_not_exist_are_told_and_read_no_other_row(row, solver):
     make = lambda key: drawing(draws_of(row), solver, key=key)
@@ -244,6 +244,7 @@ def test_draws_of_rows_that_do_not_exist_are_told_and_read_no_other_row(row, sol
         assert "row numbers that the sampler draws" in run.status
 
 
+@pytest.mark.long
 def test_draws_of_padding_are_none_of_another_row():
     run = drawing(draws_of(-1))
     assert not run.model.w.any() and run.finite
@@ -277,7 +278,7 @@ def test_weights_that_are_none_are_refused_by_what_reads_them(name, reader):
         WEIGHT_READERS[reader](with_weights(name))
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("solver", [PEGASOS, machine(1.0)], ids=["pegasos", "decomposition"])
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
 def test_no_run_of_weights_that_are_none_is_finite(name, solver):

@@ -122,6 +122,7 @@ def test_ctrl_c_where_nothing_could_be_saved(path, monkeypatch, how, error):
     assert isinstance(caught.value.__cause__, OSError), "what kept it from being saved is said"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before", [None, b"of an earlier run"])
 def test_a_file_that_another_run_writes_is_left_to_it(path, before):
     """The run whose state would replace that of another one ends with a sentence, and is not

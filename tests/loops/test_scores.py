@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxsvm
 from jaxsvm.loops.selection import Scores
@@ -23,6 +24,7 @@ def test_standard_errors_are_over_the_folds_whatever_the_axes():
     assert np.isnan(table(folds[..., :1]).se).all() and table(folds[0, :, :1]).se.shape == (4,)
 
 
+@pytest.mark.long
 def test_gaps_are_those_of_certificates_of_each_fold():
     random = np.random.default_rng(1)
     x = random.normal(size=(60, 2))

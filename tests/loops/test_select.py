@@ -59,6 +59,7 @@ def test_scores_are_decision_values_out_of_fold(found):
         np.testing.assert_allclose(found.scores[found.table.place][held], values, atol=5e-3)
 
 
+@pytest.mark.long
 def test_the_model_is_that_of_the_choice_on_all_rows(found):
     n, C = len(Y), found.best["C"]
     proof = jaxsvm.certificate(found.model, DATA, jaxsvm.lam_from_C(C, n))
@@ -87,6 +88,7 @@ def test_blocks_on_the_matrix_and_shared_rows(optimised):
             assert abs(table.folds[place] - missed) * held.sum() <= 2.001
 
 
+@pytest.mark.long
 def test_regression_with_the_tube_as_an_axis():
     y = (X[:, 0] ** 2 + X[:, 1]).astype(np.float32)
     data, rbf = jaxsvm.dataset(X, y, task="regression"), kernels.rbf(gamma=0.3)
@@ -111,7 +113,7 @@ SETS = {
 }
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", SETS)
 def test_leave_one_out_is_that_of_refits(name):
     x, y = SETS[name]
@@ -188,7 +190,7 @@ def near_liblinear(found, map_of, atol, **options):
         np.testing.assert_allclose(found.scores[tuple(place)][held], values, atol=atol)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("system", [None, "eigen"])
 def test_paths_of_newton_are_the_solutions_of_liblinear(system):
     maker = lambda C: newton_by_C(C, bias="feature", system=system, tol=1e-8)
@@ -202,6 +204,7 @@ def test_the_system_of_a_grid_follows_the_rows():
     assert system_for_grid((20_000, 600), True) is None
 
 
+@pytest.mark.long
 def test_a_path_is_shorter_than_its_runs_from_nothing():
     solver, inner = newton_by_C(30.0), newton_by_C(10.0)
     before = jaxsvm.fit(inner, PLANE, KEY, steps=1).state
@@ -269,6 +272,7 @@ def test_nu_machines():
     assert_errors(found, 1 - grid_search(NuSVC(), axes, found.fold))
 
 
+@pytest.mark.long
 def test_weights_groups_and_given_folds():
     cell = {"C": [1.0], "gamma": [0.3]}
     used = np.arange(200) < 150

@@ -60,6 +60,7 @@ def test_a_table_of_scores(found):
     assert list(copy.table.axes) == ["C", "gamma"]
 
 
+@pytest.mark.long
 def test_divergence_is_left_out():
     """A score that is not a number in one cell: another one is chosen."""
     calls = []
@@ -80,6 +81,7 @@ def test_grids_of_usual_values():
     np.testing.assert_allclose(kernels.gamma_grid(X), wanted, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_threads_change_nothing(found):
     same(found, chosen(**GRID, threads=1))
 
@@ -247,6 +249,7 @@ def test_time_that_suffices_for_some_cells():
     assert np.isfinite(found.table.mean).sum() == len(CS)  # those of one program
 
 
+@pytest.mark.long
 def test_a_file_of_another_version_is_told(tmp_path):
     path = tmp_path / "all.npz"
     options = {"C": [0.1, 1.0], "folds": 2, "save": path}

@@ -20,6 +20,7 @@ def rows(k):
     return jaxsvm.take(DATA, jnp.array([k]))
 
 
+@pytest.mark.long
 def test_loops_compile_one_program_each():
     """Solvers made anew, other numbers, another order: structure decides."""
     weights = lambda t: t + 1
@@ -48,6 +49,7 @@ def test_solvers_in_turns_keep_their_numbers():
     assert not np.array_equal(found[0], found[1])
 
 
+@pytest.mark.long
 def test_derivatives_and_traces_go_through_and_leave_nothing():
     state = jaxsvm.pegasos(0.1).init(KEY, DATA)
     state, _ = jaxsvm.step(jaxsvm.pegasos(0.1), state, rows(0))

@@ -44,7 +44,7 @@ from jaxsvm.data import chunks as cut
 REST, PAIRS = jaxsvm.one_vs_rest(SDCA, classes=3), jaxsvm.one_vs_one(PEGASOS, classes=3)
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("solver", "b", "data", "passes"),
     [
@@ -122,6 +122,7 @@ def test_one_compilation_whatever_the_chunks():
     assert streams.run_batches._cache_size() == before + 1
 
 
+@pytest.mark.long
 def test_rows_of_weight_0_are_left_out():
     keep = np.arange(N) % 3 > 0
     wild = np.where(keep[:, None], X, 1e3).astype(np.float32)
@@ -256,6 +257,7 @@ def test_rows_matter_to_solvers_with_a_state_for_each_row_only():
     assert same(few.model, many.model)
 
 
+@pytest.mark.long
 def test_a_finished_stream_goes_on_or_is_returned_as_it_stands():
     run = in_one(AVERAGED, 8)
     again = stream([], AVERAGED, state=run.state)

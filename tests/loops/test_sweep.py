@@ -73,7 +73,7 @@ GRIDS = {
 }
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", GRIDS)
 def test_the_numbers_of_loops_outside_and_inside(name):
     axes, rest = GRIDS[name]
@@ -86,12 +86,13 @@ def test_the_numbers_of_loops_outside_and_inside(name):
         same(jax.tree.map(lambda a, i=i: a[i], together), wanted)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", [2, 1, 3, 4, 5, 99])
 def test_chunks_that_do_not_divide_the_axis_give_the_same_numbers(chunk):
     same(swept(fn, X, a=A, b=B, chunk=chunk), loops(lambda a, b: fn(a, X, b), a=A, b=B))
 
 
+@pytest.mark.long
 def test_arguments_stand_in_the_order_of_the_signature_without_the_axes_or_by_name():
     def order(p, lam, q, r=100.0):
         return p + 10 * q + r + 0 * lam
@@ -136,6 +137,7 @@ def test_inside_jit_without_arguments_the_grid_is_part_of_the_program():
     np.testing.assert_allclose(made, 3 * A[:, None] - B[None, :], rtol=1e-6)
 
 
+@pytest.mark.long
 def test_the_gradient_of_a_sweep_is_the_sum_of_gradients():
     total = lambda x: jnp.sum(sweep(lambda a, b, x: jnp.sum(jnp.sin(a * x)) * b, a=A, b=B)(x))
     want = (np.asarray(A)[:, None] * np.cos(np.outer(A, X))).sum(0) * np.asarray(B).sum()
@@ -168,6 +170,7 @@ def test_what_does_not_depend_on_the_first_axis_is_worked_out_once_for_all_its_v
     assert len(calls) == 10
 
 
+@pytest.mark.long
 def test_threads_compute_in_the_precision_of_the_caller(x64):
     traces, (a, b) = [], (np.linspace(0, 1, 3), np.linspace(1, 2, 4))
     third = lambda a, b, shift: traces.append(1) or a * b + jnp.asarray(np.float64(1) / 3) + shift
@@ -202,6 +205,7 @@ def programs(monkeypatch):
     return chosen
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize(("room", "width"), [(8, 8), (5, 4), (2, 2), (1, 1)])
 def test_the_first_axis_is_cut_until_it_fits(programs, room, width):
     bound = 4000 * (room + 1) + 200  # results of `room` points, WIDE, and some numbers
@@ -214,6 +218,7 @@ def test_the_first_axis_is_cut_until_it_fits(programs, room, width):
     assert used.argument_size_in_bytes + threads * own <= bound
 
 
+@pytest.mark.long
 def test_a_chunk_is_the_widest_and_as_many_threads_as_fit(programs, monkeypatch):
     swept(_wide, WIDE, a=EIGHT, b=B, memory=1e6, chunk=3)
     assert programs[0][0] == 3

@@ -61,7 +61,7 @@ MODELS = {
 }
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_a_program_gives_the_values_of_the_model(name):
     """For any number of rows, whole blocks of 64 or not; the bytes too."""
@@ -112,6 +112,7 @@ def test_the_compiler_does_not_compute_with_the_model():
     assert text.count("optimization_barrier") >= 1
 
 
+@pytest.mark.long
 def test_fixed_rows_blocks_platforms_and_precomputed_rows():
     program = export(LINEAR, rows=3, platforms="cpu")
     assert program.platforms == ("cpu",) and program.in_avals[0].shape == (3, 4)
@@ -124,6 +125,7 @@ def test_fixed_rows_blocks_platforms_and_precomputed_rows():
     assert export(by_row).in_avals[0].shape[1] == 40
 
 
+@pytest.mark.long
 def test_float64(x64):
     model, x = Linear(jnp.asarray(X[0], jnp.float64), jnp.float64(0.5)), NEW.astype(np.float64)
     program = export(model)

@@ -44,7 +44,7 @@ BIASES = {"LinearSVC": "feature", "LinearSVC, no intercept": "none", "LinearSVC,
 BIASES |= {"SGDClassifier": "free", "LinearSVR": "feature"}
 
 
-@pytest.mark.long(but=4)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(("rows", "wide"), [("dense", False), ("dense", True), ("sparse", False)])
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_the_estimator(name, rows, wide):
@@ -70,6 +70,7 @@ def test_values_are_those_of_the_estimator(name, rows, wide):
             assert isinstance(inner.x, jaxsvm.SparseRows) == (rows == "sparse")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["cancer", "iris"])
 def test_a_precomputed_kernel(name):
     x, y, new = data(name, "abc")
@@ -79,6 +80,7 @@ def test_a_precomputed_kernel(name):
     equal(model.predict(block), machine.predict(new @ x.T))
 
 
+@pytest.mark.long
 def test_estimators_of_this_package_and_subclasses():
     x, y, new = data("cancer", "abc")
     ours = estimators.LinearSVC(random_state=0, max_iter=5, tol=None).fit(x, y)

@@ -47,6 +47,7 @@ def fitted(name):
     return model, task, to_sklearn(model, task=task)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_onnx_gives_the_same_predictions(name):
     convert = pytest.importorskip("skl2onnx").to_onnx

@@ -77,7 +77,7 @@ def there_and_back(path, new, name):
     return model.inner if isinstance(model, Classifier) else model
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", KERNEL_FILES)
 def test_a_file_of_libsvm_gives_its_values(name, dtype, path):
     source, options = KERNEL_FILES[name]
@@ -117,6 +117,7 @@ def test_a_precomputed_kernel_of_libsvm(dtype, path):
         model.sqnorm()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", ["-s 0 -t 2", "-s 0 -t 0"])
 def test_support_vectors_stay_sparse(options, path):
     x, other = scipy.sparse.random(60, 500, 0.02, "csr", random_state=0), path.with_suffix(".other")
@@ -198,6 +199,7 @@ def test_libsvm_reads_our_pairs(dtype, path):
     assert "label 0 1 2 3\n" in path.read_text() and "total_sv 6\n" in path.read_text()
 
 
+@pytest.mark.long
 def test_support_vectors_of_one_class_are_written_once(path):
     """Coefficients as a dual method gives them: the sign is that of the class."""
     k, (first, second) = 4, np.triu_indices(4, 1)
@@ -226,6 +228,7 @@ def test_a_fitted_machine_of_pairs(path):
     assert abs(total - theirs.get_nr_sv()) <= 2
 
 
+@pytest.mark.long
 def test_liblinear_reads_our_linear_models(dtype, path):
     w = jnp.asarray(np.random.default_rng(3).normal(size=(3, 4)), dtype)
     for bias, b in (("none", w[0, 0] * 0), ("feature", w[0, 0]), ("free", w[0, 0])):
@@ -262,6 +265,7 @@ def test_class_names_that_are_whole_numbers(names, path):
     assert from_libsvm(path).classes == tuple(map(int, names))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", [KERNELS["linear"], KERNELS["gamma"]], ids=str)
 def test_a_model_without_support_vectors(kernel, path):
     model = expansion(kernel, coef=jnp.zeros(30))
@@ -283,6 +287,7 @@ def overlapping(options, path, columns=3):
     return x
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(("nu", "sparse"), [(0.1, True), (0.5, False)])
 def test_coefficients_of_a_linear_kernel_that_cancel_keep_their_digits(nu, sparse, path):
     """LIBSVM divides by a margin that is rounding alone: coefficients of 1e5, weights of 10."""
@@ -296,6 +301,7 @@ def test_coefficients_of_a_linear_kernel_that_cancel_keep_their_digits(nu, spars
     assert clear.sum() > 20 and (ours == labels)[clear].all()
 
 
+@pytest.mark.long
 def test_a_regressor_with_a_linear_kernel_keeps_its_digits(path):
     rng = np.random.default_rng(4)
     x = rng.normal(size=(40, 2)).astype(np.float32).astype(np.float64) + 100
@@ -304,6 +310,7 @@ def test_a_regressor_with_a_linear_kernel_keeps_its_digits(path):
     assert np.abs(our_values(model, x)[1] - their_values(path, x)[1]).max() < 1e-3
 
 
+@pytest.mark.long
 def test_coefficients_that_float32_cannot_sum_are_a_warning(path):
     overlapping("-s 1 -t 1 -d 2 -g 1 -n 0.1", path, columns=1)
     with pytest.warns(UserWarning, match="rounds decision values by about"):

@@ -138,6 +138,7 @@ def test_products_that_float64_holds_are_read(path, x64):
     close(from_libsvm(path)(np.array([[2.0]])), [1e60], rtol=1e-12)
 
 
+@pytest.mark.long
 def test_wide_models_are_dense_in_proportion_to_their_file(path):
     """News articles have about 50 columns for each byte of their text."""
     rows = scipy.sparse.random(300, 60_000, 0.0012, "csr", random_state=0)

@@ -18,6 +18,7 @@ from jaxsvm.models import Classifier, Expansion, Linear, Mapped, expansion
 # Values
 
 
+@pytest.mark.long
 def test_linear():
     x, w = rows(9, 3), rows(3, 1)[:, 0]
     wide, model = np.asarray(w, np.float64), Linear(w, jnp.float32(0.5), "free")
@@ -107,6 +108,7 @@ READERS = {
 }
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", READERS)
 def test_rows_that_are_filled_again_after_the_call_are_read_before(name):
     """JAX reads a large array of NumPy after the call, as long as it does not begin at a multiple
@@ -124,6 +126,7 @@ def test_rows_that_are_filled_again_after_the_call_are_read_before(name):
         equal(values, wanted)
 
 
+@pytest.mark.long
 def test_no_rows():
     assert an_expansion(kernels.rbf(1.0))(jnp.zeros((0, 3))).shape == (0,)
     assert Linear(jnp.ones(3), jnp.zeros(()))(jnp.zeros((0, 3))).shape == (0,)
@@ -135,6 +138,7 @@ def arrays_of(compiled):
     return {math.prod(int(n) for n in shape.split(",") if n) for shape in shapes}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["rbf", "laplacian", "nested"])
 def test_temporaries_are_blocks(name):
     """No (n, m) array: with n = 4096, m = 256 that would be 4 MiB, a block of 64 rows is 64 KiB."""

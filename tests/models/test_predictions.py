@@ -29,6 +29,7 @@ MODELS = {
 }
 
 
+@pytest.mark.long(but=10)
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("n", [1, 3, 16, 17, 64, 255, 257])
 def test_values_are_those_of_the_model_for_any_number_of_rows(n, kind):
@@ -95,6 +96,7 @@ def run(y, solver=LINEAR, task=None):
     return jaxsvm.fit(solver, jaxsvm.dataset(X, y, task=task), KEY)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_run_predicts_the_names_that_the_data_had(kind, tmp_path):
     names = NAMES[kind]
@@ -109,6 +111,7 @@ def test_a_run_predicts_the_names_that_the_data_had(kind, tmp_path):
         equal(models.load(tmp_path / "file.npz").predict(X), found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrap", ["two", "rest", "one"])
 def test_a_classifier_holds_support_vectors_only(wrap):
     two, solver = wrap == "two", jaxsvm.kernel_svm(1.0, RBF)
@@ -145,6 +148,7 @@ def test_a_hand_made_batch_predicts_labels_or_numbers():
         assert set(found) <= names and (len(names) > 2 or set(found) == names)
 
 
+@pytest.mark.long
 def test_a_regression_predicts_values():
     solver = jaxsvm.linear_svm(1.0, loss=losses.squared)
     result = run(X[:, 0], solver, "regression")

@@ -47,6 +47,7 @@ CASES = [(*pair, "dense") for pair in zip(ROWS, DENSE, strict=True)]
 CASES += [(*pair, "sparse") for pair in zip(ROWS, SPARSE, strict=True)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "kernel", "form"), CASES)
 def test_there_and_back(name, kernel, form, x64):
     """scikit-learn's machine, our model of it, and a machine of that model."""
@@ -103,6 +104,7 @@ def test_other_linear_tasks():
     assert to_sklearn(stacked).classes_.tolist() == [0, 1, 2]
 
 
+@pytest.mark.long
 def test_a_fit_of_this_package_predicts_where_it_is_not_installed(tmp_path):
     """The pickle names no class of jaxsvm; nor of JAX."""
     data = jaxsvm.dataset(X[TWO], np.array(["a", "b"])[CLASSES[TWO] - 1])
@@ -125,7 +127,7 @@ print(*machine.decision_function(rows)[:3], "".join(machine.predict(rows)))
     assert out[3] == "".join(result.predict(X[TWO]))
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["sparse", "dense"])
 def test_a_scale_inside_becomes_a_pipeline(form):
     """It takes raw rows, and a classifier knows its names."""

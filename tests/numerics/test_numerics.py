@@ -121,6 +121,7 @@ def test_wide_is_float32_at_least_and_float64_where_the_rows_are(dtype, want, x6
     assert numerics.accum_dtype(jnp.zeros((1, 1), dtype)) == want
 
 
+@pytest.mark.long
 def test_norm_is_the_euclidean_norm_with_gradient_zero_at_zero():
     length, slope = jax.value_and_grad(numerics.norm)(jnp.array([3.0, 4.0]))
     assert float(length) == 5.0 and numerics.norm(jnp.zeros(2)) == 0
@@ -167,6 +168,7 @@ greatest, least = jax.jit(numerics.fast_max), jax.jit(numerics.fast_min)
 first_max = jax.jit(numerics.argmax_value)
 
 
+@pytest.mark.long
 @exact
 @given(several)
 def test_greatest_least_and_first_max_are_those_of_numpy(values):

@@ -113,6 +113,7 @@ def test_exact_gap_is_primal_minus_dual_from_scratch(bias):
             assert float(found.dual) <= lower + 1e-5
 
 
+@pytest.mark.long
 def test_exact_says_whether_the_model_carries_feasible_duals():
     lam, few = 0.3, np.arange(N) < 5
     coef, bound = in_box("hinge", lam, None, np.random.default_rng(6)), 1 / (lam * N)
@@ -175,6 +176,7 @@ def test_a_float32_run_is_certified_with_its_own_duals():
     assert found.exact and 0 <= float(found.gap) < 1e-5
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name, bias", [("hinge", "none"), ("eps_insensitive", "feature")])
 def test_passes_make_the_certificate_of_a_linear_model_tight(name, bias):
     lam, (best, w) = PROBLEMS[0][0], optimum(name, bias, 0)
@@ -255,6 +257,7 @@ def test_a_bias_given_by_name_means_the_problem_with_that_bias(space, has, probl
             assert float(found.dual) == pytest.approx(lower, abs=1e-5)
 
 
+@pytest.mark.long
 def test_mapped_models_are_certified_in_their_feature_space():
     """Maps of maps, and plain functions as maps, too."""
     phi, inner, data = (
@@ -276,6 +279,7 @@ def test_mapped_models_are_certified_in_their_feature_space():
     assert float(nested.gap) == pytest.approx(float(found.gap), rel=1e-12)
 
 
+@pytest.mark.long
 def test_the_distance_between_close_coefficients_has_their_digits(x64, monkeypatch):
     """|w - w(coef)|^2 of coefficients of 1000 that differ by 2^-20: a difference of squares has no
     digit of it."""
@@ -313,6 +317,7 @@ def test_certificate_under_jit_and_vmap():
         assert float(gap) == pytest.approx(alone, abs=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{"bias": "free"}, {"passes": 3}, {"bias": "feature"}], ids=str)
 def test_options_of_a_certificate_in_a_trace(options):
     """A known l1_ratio of 0 is that in a trace, too: a free bias and sweeps are allowed."""
@@ -332,6 +337,7 @@ def test_certificate_under_jit_with_x64_on(x64):
     assert float(certify(line([0.5, -0.8]), dataset())) == pytest.approx(want, rel=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", ["lam", "C"])
 def test_numbers_that_are_none_give_nan_where_they_are_traced(number):
     """Known ones are refused."""
@@ -346,7 +352,7 @@ def test_numbers_that_are_none_give_nan_where_they_are_traced(number):
 PAIRS = [("ant", "bee"), ("ant", "cat"), ("bee", "cat")]
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("classes", ["one_vs_one", "one_vs_rest"])
 def test_a_model_of_classes_has_the_certificates_of_its_problems(classes):
     """Of a result, by C and by names; those of each problem on its rows alone."""

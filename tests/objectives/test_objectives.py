@@ -145,6 +145,7 @@ def test_error_and_risk_weigh_their_rows(weight):
     np.testing.assert_allclose(found, [wrong, share @ (Y < 0)], rtol=1e-6)
 
 
+@pytest.mark.long
 def test_scores_that_are_not_finite_are_errors_and_an_infinite_risk():
     data, y = dataset(weight=WEIGHT), jnp.asarray(Y, jnp.float32)
     scored = lambda bad: lambda x: jnp.where(bad, jnp.nan, y)

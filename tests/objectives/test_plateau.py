@@ -78,7 +78,7 @@ def test_the_gap_by_hand_and_the_certificate_are_below_the_goal(x64, C):
     assert worse.gap > 1e3 * GOAL * worse.primal
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(("C", "above"), [(0.1, 5e-4), (1.0, 1e-2)])  # measured: 9.4e-4, 4.6e-2
 def test_liblinear_stays_above_with_the_tolerance_of_the_issue(x64, C, above):
     """Its rows at rest come back once the projected gradients of the others span at most tol; it
@@ -95,6 +95,7 @@ def test_liblinear_stays_above_with_the_tolerance_of_the_issue(x64, C, above):
     np.testing.assert_allclose(values[1][0], values[0][0], rtol=1e-9)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("C", [0.1, 1.0])
 def test_where_liblinear_arrives_it_is_at_the_same_minimum(x64, C):
     value, made = liblinear(C, 1e-10, 50_000)

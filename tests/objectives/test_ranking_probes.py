@@ -56,6 +56,7 @@ def test_ndcg_is_that_of_scikit_learn_with_ties(k, gains):
     np.testing.assert_allclose(found, np.mean(theirs), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_pair_accuracy_is_a_share_of_pairs_and_kendalls_tau():
     (score, y, query, _), rng = rows(5), np.random.default_rng(5)
     weight = rng.choice([0, 1, 2.5], N)
@@ -76,6 +77,7 @@ def test_the_hinge_risk_of_labels_bounds_the_auc():
     assert float(risk) >= 1 - float(objectives.auc_on(scored(score, y))(MODEL))
 
 
+@pytest.mark.long
 def test_probes_of_scores_that_are_not_finite_are_nan_and_map_over_models():
     score, y, query, _ = rows(9)
     data = scored(score, y, query=query)
@@ -86,6 +88,7 @@ def test_probes_of_scores_that_are_not_finite_are_nan_and_map_over_models():
         assert np.isnan(values).tolist() == [False, False, True]
 
 
+@pytest.mark.long
 def test_probes_of_traced_grades_without_a_pair_are_nan():
     score, y, query, _ = rows(9)
     data = scored(score, y, query=query)

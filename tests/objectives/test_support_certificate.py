@@ -94,6 +94,7 @@ def test_points_of_coefficient_0_take_no_part(calls):
     assert calls == [("support", 768)] * 2  # few sizes exist
 
 
+@pytest.mark.long
 def test_points_may_be_the_same_rows_but_no_others(calls):
     twice = model_of(np.tile(SUPPORT, 2), np.tile(COEF / 2, 2))
     own = jaxsvm.certificate(twice, DATA, LAM)
@@ -147,6 +148,7 @@ def rough(bias="none", features=0, loss=losses.hinge):
     return solver, run.model, run.state.solver.coef
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("bias", "features"), [("none", 64), ("feature", 0)])
 def test_given_coefficients_bound_a_linear_model(bias, features):
     solver, model, given = rough(bias, features)
@@ -204,6 +206,7 @@ def test_digits_of_given_coefficients_are_kept():
     assert abs(proof.gap) < 1e-12 and proof.primal == pytest.approx(2 / 3, rel=1e-12)
 
 
+@pytest.mark.long
 def test_given_coefficients_of_sparse_rows_and_of_nested_models():
     x = np.asarray(ROWS.x) * (np.random.default_rng(1).random(ROWS.x.shape) < 0.5)
     sparse = jaxsvm.dataset(scipy.sparse.csr_matrix(x), ROWS.y, ROWS.weight)
@@ -219,6 +222,7 @@ def test_given_coefficients_of_sparse_rows_and_of_nested_models():
     assert gap(named, dense) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.long
 def test_given_coefficients_with_a_free_bias():
     run = jaxsvm.fit(jaxsvm.interior_point(C, bias="free", tol=1e-6), ROWS, KEY, steps=1)
     coef = np.asarray(run.state.solver.coef, float)
@@ -230,6 +234,7 @@ def test_given_coefficients_with_a_free_bias():
     assert uneven == pytest.approx(even, rel=1e-4) and even > proof.gap
 
 
+@pytest.mark.long
 def test_given_coefficients_under_jit():
     loss = losses.squared_hinge
     _, model, coef = rough("feature", 0, loss)

@@ -66,7 +66,7 @@ def problem(sparse):
     return (scipy.sparse.csr_matrix(x) if sparse else x).astype(np.float32), y
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "sparse", "dtype", "C", "options", "room"),
     [

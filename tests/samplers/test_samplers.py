@@ -44,6 +44,7 @@ every = pytest.mark.parametrize(
 WEIGHT = np.array([1, 0, 2, 0.5, 1, 3, 0, 1])
 
 
+@pytest.mark.long(but=1)
 @every
 def test_five_draws_are_those_of_five_single_steps_at_any_step(sampler):
     state = start(sampler, rows(WEIGHT))
@@ -60,6 +61,7 @@ def test_five_draws_are_those_of_five_single_steps_at_any_step(sampler):
     check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampler", [REPLACED, SHUFFLED], ids=repr)
 def test_a_vmap_over_keys_draws_what_each_key_draws(sampler):
     data, keys = rows(WEIGHT), jax.random.split(jax.random.key(3), 3)
@@ -68,6 +70,7 @@ def test_a_vmap_over_keys_draws_what_each_key_draws(sampler):
         np.testing.assert_array_equal(got, draw(sampler, init(sampler, key, data), 4, 5))
 
 
+@pytest.mark.long(but=5)
 @every
 def test_draws_are_the_same_with_float64_switched_on(sampler):
     data = rows(WEIGHT)

@@ -63,6 +63,7 @@ def test_draws_are_those_of_parts_in_whole_passes_and_between_them():
         np.testing.assert_array_equal(whole, np.concatenate(parts))
 
 
+@pytest.mark.long
 def test_a_whole_period_visits_every_row_exactly_once_where_the_batch_divides_them():
     state, seen = start(BY4), set()
     for k in (0, 1, 3, 100):  # nothing moves: all periods are whole
@@ -257,6 +258,7 @@ def test_pieces_fit_into_the_periods_and_their_length_does_not_change_the_bits(e
     same_state(run.state.sampler, _sixty().state.sampler)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_where_it_was_cut():
     for cut in (24, 7, 30):  # also inside a whole pass, and inside a period on moving rows
         first = fit(jaxsvm.sdca(10.0), steps=cut)
@@ -281,7 +283,7 @@ def test_runs_inside_jit_and_vmap_are_those_outside():
         assert int(together.state.sampler.n_active[i]) == int(alone.state.sampler.n_active)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
 def test_dual_ascent_reaches_the_optimum_of_liblinear(x64, C):
     run = fit(jaxsvm.sdca(C), dtype=np.float64, steps=LONG, tol=1e-6)
@@ -303,6 +305,7 @@ def test_at_large_C_fewer_visits_than_epochs_to_the_same_objective(x64):
     assert objective(run.model.w, C) <= least(C) * (1 + 1e-5) < objective(other.model.w, C)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("C", [0.1, 10.0, 100.0])
 def test_a_run_that_met_its_tolerance_violates_no_row_by_much_more(x64, C):
     """alpha is taken from the solver's state, and everything else is worked out by hand."""

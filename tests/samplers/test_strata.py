@@ -19,7 +19,7 @@ def draws(sampler, data, steps, start=0, key=KEY):
 INNER = [samplers.epochs(2), samplers.uniform(2), samplers.uniform(2, replace=False)]
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("inner", INNER, ids=str)
 def test_a_block_is_drawn_from_as_by_its_own_sampler(inner):
     weight = np.array([1, 0, 2, 1, 1, 1, 3, 0, 1, 1, 1, 1], np.float32)

@@ -62,6 +62,7 @@ def test_what_a_program_holds():
         lowering.count(sine, 1.0)
 
 
+@pytest.mark.long
 def test_the_programs_of_the_main_solvers():
     """Only the rounds of those that step on single rows read single places."""
     names = "decomposition, whole matrix", "dual_descent, dense", "newton"
@@ -84,7 +85,7 @@ MOST_KERNELS = {  # of each program; and by JAX 0.10, which makes a kernel of ea
 }
 
 
-@pytest.mark.long(but=3)
+@pytest.mark.long
 @pytest.mark.parametrize("name", MOST_KERNELS)
 def test_programs_are_few_kernels(name):
     """A first call waits some 12 milliseconds for each."""

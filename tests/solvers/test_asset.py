@@ -360,6 +360,7 @@ def test_the_excess_falls_at_least_like_one_over_the_root_of_the_steps():
 # errors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "targets, loss, bias",
     [

@@ -109,7 +109,7 @@ def test_optima_of_the_tube_at_all_scales_of_the_targets(scale):
     np.testing.assert_allclose(found, wanted, atol=2e-3)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("bias", BIASES)
 def test_the_dual_coefficients_certify_the_solution(bias):
     data = dataset(weight=WEIGHT, dtype=np.float32)
@@ -125,6 +125,7 @@ def test_the_dual_coefficients_certify_the_solution(bias):
     assert float(run.info.residual[-1]) <= 1e-6
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 30.0]), st.sampled_from([0.0, 0.2]))
 def test_the_residual_is_a_gap_whatever_the_data(seed, C, noise):
@@ -142,7 +143,7 @@ def test_the_residual_is_a_gap_whatever_the_data(seed, C, noise):
     assert float(run.info.residual[-1]) <= 1e-5
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("C", [1.0, 100.0])
 def test_float32_meets_the_tolerance_on_standardised_columns(C):
     x, y = load_breast_cancer(return_X_y=True)
@@ -181,6 +182,7 @@ def test_updates_of_one_step_are_one_update(x64):
     np.testing.assert_allclose(many.model.w, one.model.w, atol=1e-9)
 
 
+@pytest.mark.long
 def test_linear_svc_takes_it_on_many_rows_unless_c_and_the_rows_are_large():
     x = RNG.normal(size=(5000, 5)).astype(np.float32)
     y = np.where(x @ [1.0, 0.5, 0, 0, -1] + 0.5 * RNG.normal(size=5000) > 0, 1, -1)
@@ -193,6 +195,7 @@ def test_linear_svc_takes_it_on_many_rows_unless_c_and_the_rows_are_large():
     assert hard.solver_ == "interior_point" and hard.fit_.converged
 
 
+@pytest.mark.long
 def test_maximisers_and_their_slopes_at_the_corners_of_the_tube(x64):
     """At a corner the coefficient is 0, and its derivative is taken to be 0."""
     residual = jnp.array([0.0, 0.5, -0.5, 0.75, -0.75, 3.0])  # multiples of 1/4: sums are exact

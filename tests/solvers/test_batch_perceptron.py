@@ -82,7 +82,7 @@ def widest(x, y):
     return np.max(np.min(y[:, None] * (x @ np.stack([np.cos(angle), np.sin(angle)])), axis=0))
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 def test_the_mistake_bound(seed, x64):
     """At most (R / G)^2 rows are added; then all margins are above 0 and nothing moves."""

@@ -88,6 +88,7 @@ def residuals(blocks):
     return np.asarray(found)
 
 
+@pytest.mark.long
 def test_the_residual_is_that_of_the_last_complete_pass():
     residual = residuals(passes_of(25, 3)[:7])
     assert np.isinf(residual[:2]).all() and np.isfinite(residual[2:]).all()
@@ -117,6 +118,7 @@ def test_breast_cancer_in_float32(sampler):
     assert proof.gap <= 1e-3 * proof.primal
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 2**31 - 1), st.sampled_from([samplers.uniform(70), samplers.epochs(7)]))
 def test_weights_are_the_sum_of_rows(seed, sampler):
@@ -129,6 +131,7 @@ def test_weights_are_the_sum_of_rows(seed, sampler):
     np.testing.assert_allclose(run.model.b, coef.sum(), atol=2e-5)
 
 
+@pytest.mark.long
 def test_no_step_makes_the_dual_smaller(x64):
     data = dataset(dtype=np.float64)
     solver = jaxsvm.block_descent(C, rounds=3)
@@ -141,6 +144,7 @@ def test_no_step_makes_the_dual_smaller(x64):
         before = after
 
 
+@pytest.mark.long
 def test_features_a_block_at_a_time(monkeypatch):
     data = dataset()
     phi = features.fourier(KEY, kernels.rbf(2.0), dim=D, features=128)
@@ -154,6 +158,7 @@ def test_features_a_block_at_a_time(monkeypatch):
     np.testing.assert_allclose(once, exact, atol=0.05 * np.abs(exact).max())
 
 
+@pytest.mark.long
 def test_rows_that_repeat_and_what_a_step_reports():
     """A row that occurs twice is moved once, and named once."""
     data, solver = dataset(weight=np.where(np.arange(N) == 4, 0.0, 1.0)), jaxsvm.block_descent(C)
@@ -176,6 +181,7 @@ def test_rows_that_repeat_and_what_a_step_reports():
     np.testing.assert_allclose(info.progress[:2], second[[9, 7]], rtol=1e-3, atol=1e-7)
 
 
+@pytest.mark.long
 def test_the_start_of_another_number():
     """A run goes on from another C, whose bounds cut the coefficients."""
     data = dataset()

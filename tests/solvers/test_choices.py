@@ -29,15 +29,10 @@ wolfe, scs = functools.partial(jaxsvm.wolfe, 0.1), functools.partial(jaxsvm.scs,
 CHOICES = [
     wolfe(RBF, weights="dual", bundle=4),
     wolfe(RBF, line_search="wolfe", bundle=3, m_L=0.2, m_R=0.2),
-    wolfe(RBF, reset=0.1),
     scs(RBF, line_search="wolfe", metric="euclidean", m_L=0.2, m_R=0.2),
     scs(RBF, fresh_sample=True),
-    scs(RBF, at_incumbent=True),
-    scs(RBF, first=1, growth=1),
     jaxsvm.sbp(0.3, RBF, bias="free", bound_every=7),
-    jaxsvm.crammer_singer(0.3, classes=3, tol=1e-6),
     jaxsvm.proximal_newton(0.1, system="gram"),
-    jaxsvm.proximal_newton(0.1, system="columns"),
     jaxsvm.one_vs_rest(jaxsvm.sdca(1.0, RBF), classes=3),
 ]
 
@@ -68,7 +63,7 @@ COPIED = [
 ]
 
 
-@pytest.mark.long(but=3)
+@pytest.mark.long
 @pytest.mark.parametrize(("solver", "steps", "tolerance"), COPIED, ids=repr)
 def test_weights_are_copies_and_weight_0_is_absence(solver, steps, tolerance, x64):
     times, absent = WEIGHT.astype(int), WEIGHT == 0
@@ -81,6 +76,7 @@ def test_weights_are_copies_and_weight_0_is_absence(solver, steps, tolerance, x6
         np.testing.assert_allclose(weighted.b, other.b, rtol=0, atol=tolerance)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("other", ["C", "smaller C", "loss", "rows"])
 @pytest.mark.parametrize(
     "make",

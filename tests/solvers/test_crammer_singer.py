@@ -69,6 +69,7 @@ def test_it_is_the_optimum_of_liblinear(C, bias, weighted, x64):
     )
 
 
+@pytest.mark.long
 def test_in_float32_the_gap_is_that_of_the_objective():
     result = jaxsvm.fit(jaxsvm.crammer_singer(1.0, classes=K, tol=1e-5), rows(), KEY)
     least = objective(*reference(1.0), 1.0)
@@ -95,6 +96,7 @@ def test_an_unfinished_run_reports_its_gap(x64):
     np.testing.assert_allclose(run.info.residual[-1], (primal - dual) / primal, rtol=1e-10)
 
 
+@pytest.mark.long
 def test_rows_of_weight_0_have_no_effect():
     weight = np.where(np.arange(N) < 30, 1.0, 0.0)
     machine = jaxsvm.crammer_singer(1.0, classes=K, tol=1e-7)
@@ -105,6 +107,7 @@ def test_rows_of_weight_0_have_no_effect():
     assert not np.asarray(whole.state.solver.coef)[30:].any()
 
 
+@pytest.mark.long
 def test_a_row_of_zeros_and_equal_rows():
     x = np.concatenate([np.zeros((1, D)), np.repeat(X[:1], 3, axis=0), X])
     y = np.concatenate([[0], [0, 1, 2], Y])
@@ -112,6 +115,7 @@ def test_a_row_of_zeros_and_equal_rows():
     assert result.converged and np.isfinite(weights(result.model)[0]).all()
 
 
+@pytest.mark.long
 def test_two_classes_are_the_machine_of_the_hinge():
     y = (X[:, 0] > 0) * 1
     joint = jaxsvm.fit(
@@ -123,7 +127,7 @@ def test_two_classes_are_the_machine_of_the_hinge():
     assert b[1] - b[0] == pytest.approx(float(binary.b), abs=1e-3)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("bias", ["feature", "none"])
 @pytest.mark.parametrize("C", [0.05, 3.0])
 def test_derivatives_are_those_of_the_optimum(C, bias, x64):
@@ -191,6 +195,7 @@ def test_vmap_over_problems_is_a_loop():
     assert np.isfinite(slopes).all() and np.abs(slopes).max() > 0
 
 
+@pytest.mark.long
 def test_it_goes_on_from_another_C_and_from_its_own_state(x64):
     first = jaxsvm.fit(jaxsvm.crammer_singer(0.3, classes=K, tol=1e-10), rows(), KEY, steps=1)
     again = jaxsvm.fit(
@@ -272,6 +277,7 @@ def exact_step(coef, f, y, q, C):
     return [float(min(bound[m], coef[m] + (t - ahead[m]) / q)) for m in range(len(f))]
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(
     exponents=st.tuples(st.integers(-12, 12), st.integers(-6, 6), st.integers(-2, 4)),
@@ -295,6 +301,7 @@ def test_a_step_of_any_size_keeps_the_sum(exponents, seed, k, ties):
     np.testing.assert_allclose(found, expected, atol=1e-5 * C + rounding)
 
 
+@pytest.mark.long
 def test_mixed_second_derivatives(x64):
     """The derivative in C of the one in the rows, against its difference."""
     data = rows(X[:12], Y[:12])

@@ -92,6 +92,7 @@ def visits_of(x, y, low, high, l1, tol, rounds):
     return coef, w, sizes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["hinge", "tube"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("C", [0.05, 5.0])
@@ -114,6 +115,7 @@ def test_visits_are_those_of_the_rule(form, loss, C, x64):
     np.testing.assert_allclose(weights_of(run.model, "feature"), w, atol=1e-10)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_residual_is_the_gap_of_its_coefficients(form):
     """Also where the update ends before its tolerance is met. The bias is a large one."""
@@ -133,6 +135,7 @@ def test_the_residual_is_the_gap_of_its_coefficients(form):
     assert run.converged
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 30.0]), st.sampled_from([0.0, 0.2]))
 def test_the_residual_bounds_the_objective_whatever_the_data(seed, C, noise):
@@ -150,6 +153,7 @@ def test_the_residual_bounds_the_objective_whatever_the_data(seed, C, noise):
     assert run.finite and ours <= least * (1 + float(run.info.residual[-1]) + 1e-5)
 
 
+@pytest.mark.long
 def test_rows_of_zeros_of_large_targets():
     """Without a bias their curvature is 0: no quotient of it overflows."""
     x = X.copy()
@@ -163,6 +167,7 @@ def test_rows_of_zeros_of_large_targets():
     np.testing.assert_allclose(ours.model.w, other.model.w, rtol=1e-2, atol=0.1)
 
 
+@pytest.mark.long
 def test_a_tolerance_below_rounding_ends_the_run():
     """Of float32, long before the limit of 1,000 visits, which are some 30,000 passes here. The
     hinge is passed in float64."""
@@ -185,6 +190,7 @@ def test_rows_that_cannot_move_end_the_run():
     np.testing.assert_allclose(Y * run.state.solver.coef, 1e-6, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_many_visits_are_counted():
     """Short lists are visited without end only until `rounds` visits of each row have gone by."""
     x, y = load_breast_cancer(return_X_y=True)
@@ -193,6 +199,7 @@ def test_many_visits_are_counted():
     assert not run.converged and 50 <= run.evals / len(y) <= 56
 
 
+@pytest.mark.long
 def test_derivatives_are_those_of_the_interior_point_method(x64):
     at = lambda make, data: lambda C: fit(make(C), data, steps=1).model(X[:5])
     slope = lambda make, data: jax.jit(jax.jacobian(at(make, data)))(0.02)
@@ -204,6 +211,7 @@ def test_derivatives_are_those_of_the_interior_point_method(x64):
         np.testing.assert_allclose(ours, other, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.long
 def test_derivatives_in_the_rows_are_differences_of_solutions(x64):
     data = dataset(form="dense", dtype=np.float64)
     step = np.random.default_rng(1).normal(size=X.shape)

@@ -81,6 +81,7 @@ def subgradient_by_hand(x, y, lam, steps, *, weight=None):
 # constrained SGD
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [UNIFORM, BATCHES], ids=["one", "batch"])
 @pytest.mark.parametrize("kernel", [None, kernels.rbf(SIGMA)], ids=["linear", "rbf"])
 def test_constrained_sgd_step_by_step_and_in_its_ball(kernel, rows, x64):
@@ -163,6 +164,7 @@ def _kernel(gram_of):
     return {"linear": (None, X @ X.T), "kernel": (kernels.rbf(SIGMA), RBF)}[gram_of]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("rows", [UNIFORM, BATCHES], ids=["one", "batch with repeats"])
 @pytest.mark.parametrize("space", ["linear", "kernel"])
 def test_sdca_visits_rows_one_after_the_other(space, rows, x64):
@@ -192,6 +194,7 @@ def test_sdca_visits_rows_one_after_the_other(space, rows, x64):
     np.testing.assert_allclose(got.info.residual, want, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.long
 def test_sdca_in_float32():
     x = X.astype(np.float32).astype(np.float64)
     got = run(jaxsvm.sdca(C), UNIFORM, dataset(dtype=np.float32))

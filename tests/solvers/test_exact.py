@@ -43,7 +43,7 @@ exact = settings(max_examples=15, deadline=None, derandomize=True, database=None
 # the optimum
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["decomposition", "smo"])
 @pytest.mark.parametrize("y", [LABELS, TARGETS], ids=["labels", "targets"])
 def test_as_good_as_libsvm_at_its_tolerance_in_float32(name, y):
@@ -106,6 +106,7 @@ def test_precomputed_values_and_functions_are_kernels(make, kernel, x, new):
     np.testing.assert_allclose(run.model(new.astype(np.float32)), AT_Z @ coef + b, atol=2e-3)
 
 
+@pytest.mark.long
 def test_support_vectors_are_those_of_libsvm(x64):
     tol = 1e-6
     run, (coef, b) = fine("hinge free"), libsvm(LABELS, GRAM, tol=tol)

@@ -97,6 +97,7 @@ def bits(tree):
     return [np.asarray(a).tobytes() for a in jax.tree.leaves(tree)]
 
 
+@pytest.mark.long
 def test_a_run_goes_on_at_the_optimum_without_work():
     made, data = solver(rounds=2), dataset()
     end = fit(made, data, tol=1e-5, steps=500)
@@ -161,6 +162,7 @@ def test_where_all_coefficients_are_at_their_ends_the_bias_is_the_midpoint():
     np.testing.assert_allclose(run.model.b, b, atol=1e-4)
 
 
+@pytest.mark.long
 def test_coefficients_within_rounding_of_their_ends_are_at_them():
     """Weights that float32 rounds have other sums, which one coefficient makes up for."""
     y, weight = np.repeat([1.0, -1.0], 400), np.ones(800)

@@ -139,6 +139,7 @@ SCALED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCALED)
 def test_u7_a_scaled_kernel_with_scaled_lam_is_the_same_predictor(name, x64):
     """K -> s K, lam -> s lam: coefficients over s, at every step; s is no power of two, so

@@ -131,7 +131,7 @@ def test_steps_are_those_of_the_newton_system(bias, x64):
 # float32, large C
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long
 @pytest.mark.parametrize("bias", ["feature", "free"])
 @pytest.mark.parametrize("C", [1e6, 1.0, 1e4])
 @pytest.mark.parametrize("scale", [True, False], ids=["standardised", "raw"])
@@ -152,6 +152,7 @@ def test_float32_rows_reach_the_optimum_at_large_C(bias, C, scale):
     assert -1e-6 <= upper / lower - 1 <= max(1e-5, 1e-9 * C)
 
 
+@pytest.mark.long
 def test_small_lam_in_float64_reaches_1e_10(x64):
     data = dataset(weight=WEIGHT)
     run = fit(jaxsvm.interior_point(1e5), data, tol=1e-10)
@@ -164,7 +165,7 @@ def test_small_lam_in_float64_reaches_1e_10(x64):
 # invariants
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("bias", BIASES)
 def test_every_iterate_is_inside_of_its_bounds(bias, x64):
     data, solver = dataset(weight=WEIGHT), jaxsvm.interior_point(C, bias=bias, rounds=1, tol=1e-9)
@@ -195,6 +196,7 @@ def test_blocks_of_rows_add_up(x64):
     )
 
 
+@pytest.mark.long
 def test_the_end_of_progress_is_the_end_of_the_run():
     """A tolerance below the rounding of float64 is not met; the model is the best one, and later
     updates make no step."""
@@ -209,7 +211,7 @@ def test_the_end_of_progress_is_the_end_of_the_run():
 # certificates, wrappers
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("bias", BIASES)
 def test_the_dual_coefficients_certify_the_solution(bias):
     data = dataset(dtype=np.float32)
@@ -282,7 +284,7 @@ def steps_to(solver, data, tol):
     return run, run.evals // len(data.y)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("bias", ["none", "free"])
 @pytest.mark.filterwarnings("ignore:Liblinear failed to converge")
 def test_steps_to_the_optimum(bias, x64):
@@ -368,6 +370,7 @@ def test_known_optima_from_rows_in_float32(name):
 # what is refused
 
 
+@pytest.mark.long
 def test_rows_of_one_class():
     data = dataset(dtype=np.float32)
     one_class = data._replace(y=jnp.ones_like(data.y))
@@ -376,6 +379,7 @@ def test_rows_of_one_class():
     assert np.all(np.isfinite(free(one_class)))  # where the labels are not known
 
 
+@pytest.mark.long
 def test_a_free_bias_that_no_coefficient_decides_is_the_midpoint(x64):
     """All coefficients are at bounds: the bias and its derivatives are those of LIBSVM's dual."""
     random = np.random.default_rng(7)

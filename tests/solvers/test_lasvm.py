@@ -253,7 +253,7 @@ def test_derivatives_are_those_of_the_problem_on_the_rows_kept(x64):
     )
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("copies", ["of the other label", "alike"])
 def test_duplicates(copies, x64):
     """Pairs without curvature go to the nearer bound."""
@@ -409,6 +409,7 @@ def test_its_program_copies_no_kernel_rows_and_selects_next_rows_in_a_branch_onl
 # beginnings
 
 
+@pytest.mark.long
 def test_a_few_rows_of_each_class_begin():
     weight = np.where(np.flatnonzero(LABELS > 0)[:, None] == np.arange(N), 1, 0).sum(0) * (
         np.arange(N) < 6

@@ -125,7 +125,7 @@ def test_pieces_in_any_order_make_the_same_sums(x64):
         np.testing.assert_allclose(run.model.b, whole.b, rtol=1e-9)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("bias", BIASES)
 def test_weights_are_copies_and_padding_changes_nothing(bias, x64):
     times = WEIGHT.astype(int)
@@ -164,6 +164,7 @@ def test_limits(x64):
     np.testing.assert_allclose(np.append(small.w, small.b), w, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.long
 def test_classes_share_one_factorisation_and_are_the_classes_one_by_one(x64):
     data = dataset(y=NUMBERS, task="multiclass")
     run = jaxsvm.fit(jaxsvm.least_squares(0.1, classes=CLASSES), data, KEY)
@@ -175,6 +176,7 @@ def test_classes_share_one_factorisation_and_are_the_classes_one_by_one(x64):
     assert jax.tree.structure(rest.model) == jax.tree.structure(run.model)
 
 
+@pytest.mark.long
 def test_all_pivots_are_kernel_ridge_regression(x64):
     """The features of a full factorisation are the kernel."""
     x = (X - X.mean(0)) / X.std(0)
@@ -188,6 +190,7 @@ def test_all_pivots_are_kernel_ridge_regression(x64):
     np.testing.assert_allclose(model(new), made.predict(new), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.long
 def test_sums_that_rounding_made_indefinite_have_a_solution():
     """Columns in pairs that differ by less than float32 holds."""
     x = RNG.normal(size=(N, 3))
@@ -213,6 +216,7 @@ def test_the_path_is_ridge_regression_at_each_lam(bias):
         )
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_leave_one_out_errors_are_those_of_refits(bias, x64):
     """One copy of a row is left out, at the same total penalty."""
@@ -326,6 +330,7 @@ def test_rows_beyond_a_block_and_inside_of_a_transformation(x64):
     np.testing.assert_allclose(slope[0], np.diff(errors)[0] / 2e-5, rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bias", ["free", "none", "feature"])
 def test_inside_of_a_transformation_float32_rows_keep_their_digits(bias):
     """Fewer rows than columns: 1 minus a leverage, some lam / eigenvalue, is below the rounding of
@@ -356,6 +361,7 @@ def test_inside_of_a_transformation_float32_rows_keep_their_digits(bias):
 # what is refused
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [45_000, 130_000])
 def test_all_rows_are_read_whatever_their_number(n):
     """An update reads 4,096 rows; ten of them, or 20, are not enough."""

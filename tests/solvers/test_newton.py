@@ -50,7 +50,7 @@ def parts(model):
 # Closed forms and formulas
 
 
-@pytest.mark.long(but=3)
+@pytest.mark.long
 @pytest.mark.parametrize("system", ["cholesky", "cg", "eigen"])
 @pytest.mark.parametrize("bias", BIASES)
 def test_squared_loss_is_ridge_regression_in_one_step(bias, system, x64):
@@ -128,7 +128,7 @@ def test_step_by_step(name, bias, x64):
         assert int(info.evals) <= 1 + N * (3 + D + 8) or float(info.residual) < 1e-10
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long
 @pytest.mark.parametrize("name", SMOOTH)
 def test_the_residual_is_the_duality_gap(name, x64):
     """|g|^2 / (2 lam) = P(w) - D(-slopes / lam), by the objectives of the package."""
@@ -146,7 +146,7 @@ def test_the_residual_is_the_duality_gap(name, x64):
     np.testing.assert_allclose(info.residual, (primal - dual) / primal, rtol=1e-5, atol=1e-12)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["logistic", "smooth_hinge", "squared_hinge", "squared"])
 def test_the_residual_bounds_the_excess_with_a_free_bias(name, x64):
     """Near the minimum, in all directions, and where w is the best for its b: there the gradient in
@@ -180,6 +180,7 @@ def programs(solver, data):
     return str(jax.make_jaxpr(solver.update)(state, data))
 
 
+@pytest.mark.long
 def test_the_system_is_chosen_by_the_rows():
     wide = jaxsvm.dataset(RANDOM.normal(size=(5, 513)).astype("f"), Y[:5])
     narrow, sparse = dataset(dtype="float32"), jaxsvm.dataset(scipy.sparse.csr_matrix(X), Y)
@@ -206,7 +207,7 @@ def test_on_features_is_newton_on_the_features(x64):
     np.testing.assert_allclose(run.model(X), jaxsvm.fit(exact, dataset(), KEY).model(X), atol=1e-4)
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "block"), [(60, 60), (60, 7), (61, 60), (1, 4)])
 def test_the_blocks_of_a_weighted_gram_overlap_without_effect(n, block, monkeypatch, x64):
     from jaxsvm.numerics import normal_equations
@@ -224,6 +225,7 @@ def test_the_blocks_of_a_weighted_gram_overlap_without_effect(n, block, monkeypa
 # Rounding
 
 
+@pytest.mark.long
 def test_a_singular_matrix_has_a_factor_in_float32():
     row = RANDOM.normal(size=(200, 1)).astype("f")
     x = np.hstack([row, row, 1e6 * row, 0 * row, row * (1 + 1e-6)])
@@ -231,7 +233,7 @@ def test_a_singular_matrix_has_a_factor_in_float32():
     assert np.isfinite(np.asarray(factor(jnp.ones(5)))).all()
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("lam", [1e-4, 1e-7])
 @pytest.mark.parametrize("bias", BIASES)
 def test_float32_ends_near_the_minimum_where_the_tolerance_is_out_of_reach(lam, bias):
@@ -253,7 +255,7 @@ def test_float32_ends_near_the_minimum_where_the_tolerance_is_out_of_reach(lam, 
     assert int(jaxsvm.step(solver, state, data)[1].evals) <= 3 * N * (3 + x.shape[1] + 40)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("bias", BIASES)
 def test_a_start_without_curvature(bias):
     """At 0 the smooth hinge of small width is linear at every row: H = lam I, singular for a free
@@ -288,7 +290,7 @@ WAYS = [(name, "cholesky") for name in FLAT]
 WAYS += [(name, system) for name in FLAT for system in ("cg", "eigen")]
 
 
-@pytest.mark.long(but=7)
+@pytest.mark.long(but=5)
 @pytest.mark.parametrize(("name", "system"), WAYS)
 def test_a_free_bias_where_no_row_has_curvature(name, system):
     """A step moves b by about one unit of the scores: the minimum of SciPy in a few steps, in
@@ -346,7 +348,7 @@ def score_of(model):
     return jnp.sum(jnp.tanh(model.w)) + 2 * jnp.tanh(model.b)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "bias"),
     [*((name, "free") for name in SMOOTH), *(("squared_hinge", b) for b in BIASES)],

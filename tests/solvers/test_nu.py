@@ -122,7 +122,7 @@ def test_the_optimum_is_libsvms_in_float64(form, name, x64):
         )
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @on_known
 def test_a_float32_run_with_default_options_is_within_1e_3_of_libsvm(form, name):
     (x, y), gamma = known(name), 1 / known(name)[0].shape[1]
@@ -145,7 +145,7 @@ def test_more_rows_than_one_block_holds(form, x64):
     np.testing.assert_allclose(run.model(x), values(theirs, x), rtol=0, atol=1e-5)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_the_smallest_working_set_holds_a_pair_of_a_part(form, x64):
     run = fit(make(form, working_set=4, rounds=1000.0), dataset(form), tol=1e-6)
@@ -197,7 +197,7 @@ def test_the_run_ends_where_the_transcription_ends(form, x64):
 # weights and files
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_a_start_gives_the_same_optimum(form, x64):
     data = dataset(form)
@@ -240,6 +240,7 @@ def test_a_start_is_brought_to_its_sum(coef, total, want):
 # infeasible nu
 
 
+@pytest.mark.long
 def test_an_infeasible_nu_is_refused_where_libsvm_refuses_it():
     y = np.where(np.arange(N) < 8, 1.0, -1.0)
     data = dataset("nu_svc", y=y, dtype=np.float32)

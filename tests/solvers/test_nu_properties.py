@@ -65,6 +65,7 @@ def test_the_solution_is_that_of_decomposition_at_the_margin_and_at_the_tube(x64
     assert proof.exact and proof.gap < 1e-8
 
 
+@pytest.mark.long
 def test_with_a_gaussian_kernel_one_class_is_the_support_vector_data_description(x64):
     """The ball of least radius in feature space with slack, by the optimality conditions of Tax and
     Duin in NumPy."""
@@ -173,6 +174,7 @@ def test_second_derivatives_and_forward_mode_agree(x64):
     )
 
 
+@pytest.mark.long
 def test_a_run_ends_where_the_hulls_of_the_classes_intersect():
     """Then w = 0 solves the problem, the margin is 0, and the model is not divided by it: LIBSVM's
     decision values are noise."""
@@ -198,6 +200,7 @@ UNIT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name, nu",
     [
@@ -249,6 +252,7 @@ def test_the_threshold_leaves_the_share_nu_outside():
         assert nu - 2 / 300 <= (np.asarray(run.model(x.astype(np.float32))) < -1e-6).mean() <= nu
 
 
+@pytest.mark.long
 def test_derivatives_of_one_class_in_closed_form(x64):
     """Rows 1, 2, 3 and 1/3 < nu < 2/3: c = (1, 3 nu - 1, 0), w = 6 nu - 1, and the second row is
     free: f(z) = w (z - 2)."""

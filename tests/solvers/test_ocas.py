@@ -37,6 +37,7 @@ def hinge(w, b=0.0, x=X, y=Y):
 # Closed forms and formulas
 
 
+@pytest.mark.long
 @both
 def test_one_plane_solves_a_strong_regularisation(factory, x64):
     lam = 1.1 * (X**2).sum(1).max()

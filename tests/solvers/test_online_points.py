@@ -251,6 +251,7 @@ def test_projectron_takes_all_mistakes_of_a_batch_as_the_perceptron_does(x64):
     np.testing.assert_allclose(*values, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_bpas_takes_a_row_that_is_0_in_feature_space():
     """Nothing projects on it; the other rows are learned as if it were absent."""
     data = jaxsvm.dataset(

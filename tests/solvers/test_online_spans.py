@@ -45,7 +45,7 @@ def span(f):
     return tuple(a.astype(np.float64) for a in (x[:size], inverse[:size, :size], f.coef[:size]))
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("eta", [3e-4, ETA])
 def test_the_factor_inverts_the_kernel_among_the_points(dtype, eta, x64):
@@ -66,6 +66,7 @@ def test_the_factor_inverts_the_kernel_among_the_points(dtype, eta, x64):
     assert len(x) > 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("eta", [ETA, 0.9])
 def test_projectron_plus_takes_every_branch_of_its_rule(eta, x64):
     method = ProjectronPlus(eta)

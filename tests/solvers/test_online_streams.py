@@ -139,7 +139,7 @@ def test_a_stream_from_files_is_fit_and_goes_on_to_the_bit(name, mapped, tmp_pat
     )
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @each
 def test_a_saved_model_is_bounded_by_the_budget(name, mapped, tmp_path):
     solver = METHODS[name](BUDGET)

@@ -108,7 +108,7 @@ def test_the_optimum_of_another_program(entry, x64):
     assert not hasattr(run.model, "coef") or not np.any(np.asarray(run.model.coef)[absent])
 
 
-@asked("sparse", "newton dual_descent decomposition")
+@asked("sparse", "newton")
 def test_sparse_rows_have_the_same_optimum(entry, x64):
     """Outside and inside of a program."""
     data, dense = dataset(entry, form=scipy.sparse.csr_matrix), fit(entry, dataset(entry)).model
@@ -124,7 +124,7 @@ def proof_of(entry, model, data):
     return jaxsvm.certificate(model, data, 1 / (n * cost(entry.solver, n)), entry.solver.loss)
 
 
-@asked("float32")
+@asked("float32", "newton")
 def test_rows_of_float32_at_the_usual_tolerance(entry):
     """One update, of hinges at three numbers; a certificate is a bound there, too."""
     hinges = (losses.hinge, losses.squared_hinge)
@@ -144,7 +144,7 @@ def test_rows_of_float32_at_the_usual_tolerance(entry):
                 assert proof.gap <= (1e-4 if free else 3e-6) * proof.primal
 
 
-@asked("certificate", "newton decomposition")
+@asked("certificate", "newton")
 def test_a_certificate_is_a_bound(entry, x64):
     model = fit(entry, dataset(entry)).model
     proof, best = proof_of(entry, model, dataset(entry)), least(entry)
@@ -152,7 +152,7 @@ def test_a_certificate_is_a_bound(entry, x64):
     assert proof.dual <= best * (1 + 1e-8) and 0 <= proof.gap <= 1e-4 * proof.primal
 
 
-@asked("several", "interior_point decomposition nu_svr")
+@asked("several", "interior_point")
 def test_vmap_over_numbers_finds_each_optimum(entry, x64):
     name, data = number_of(entry), dataset(entry)
     scale = [0.5, 1.0, 1.2] if name == "nu" else [0.1, 1.0, 4.0]
@@ -164,7 +164,7 @@ def test_vmap_over_numbers_finds_each_optimum(entry, x64):
         near(entry, jax.tree.map(lambda a, k=k: a[k], models), solver, rtol=1e-5)
 
 
-@asked("grad", "augmented_lagrangian least_squares decomposition nu_svr")
+@asked("grad", "least_squares decomposition")
 def test_derivatives_are_differences_of_solutions(entry, x64):
     """In the numbers, the rows, the weights and real targets; forward and reverse."""
     data, random = dataset(entry), np.random.default_rng(5)
@@ -190,7 +190,7 @@ def test_derivatives_are_differences_of_solutions(entry, x64):
         np.testing.assert_allclose(slopes, differences, rtol=1e-4, atol=1e-6)
 
 
-@asked("resumed")
+@asked("resumed", "nu_svc")
 def test_a_run_goes_on_from_another_number(entry, x64):
     name = number_of(entry)
     other = entry.solver.replace(**{name: 0.4 * getattr(entry.solver, name)})

@@ -61,6 +61,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, kernel, C, offset", RUNS)
 @pytest.mark.filterwarnings("ignore:rounding to float32")
 def test_a_run_claims_no_more_than_its_kernel_values_hold(name, kernel, C, offset):
@@ -151,6 +152,7 @@ def test_bounds_hold_far_from_the_origin():
 FAR = (np.random.default_rng(0).normal(size=(60, 3)), np.random.default_rng(1).normal(size=60))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -205,6 +207,7 @@ STOPPED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [

@@ -225,7 +225,7 @@ def test_what_a_lam_is_worked_out_from():
     assert same[0] == pytest.approx(same[1], rel=1e-12)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("bias", ["free", "none"])
 def test_derivatives_of_a_run_in_rows_and_weights(bias, x64):
     """The level and the bias of the water move with both; forward, reverse and differences."""

@@ -214,6 +214,7 @@ def test_rows_of_sixteen_bits_and_rows_of_zeros():
     assert none.finite and not np.any(np.asarray(none.model.w))
 
 
+@pytest.mark.long
 def test_the_horizon_is_ten_passes_by_default():
     """A step is along y x / (R sqrt(2 T)), and T counts the weights as copies."""
     data = jaxsvm.dataset([[3.0, 4.0], [-3.0, -4.0]], [1, -1], [3, 4])

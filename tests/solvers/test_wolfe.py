@@ -109,7 +109,7 @@ def primal(gram, y, share, lam, beta):
     return lam / 2 * beta @ gram @ beta + share @ np.maximum(0, 1 - y * (gram @ beta))
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("weights", ["norm", "dual"])
 def test_a_run_goes_on_with_another_lam(weights, x64):
     """The dual value and the bundle of the old lam do not count: the gap is never below the excess
@@ -443,6 +443,7 @@ def test_values_at_the_rows_gather_no_roundings(kernel):
     assert run.evals == (6_000 + refreshes) * (N if kernel is None else N * N)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("search", ["exact", "wolfe"])
 def test_slopes_of_runs_are_those_of_differences(search, x64):
     solver, data = lambda lam: jaxsvm.wolfe(lam, RBF, line_search=search), dataset()

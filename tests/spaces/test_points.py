@@ -9,6 +9,7 @@ import jaxsvm
 from jaxsvm import budget, kernels, spaces
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("far", [0.0, 100.0])
 def test_points_of_a_model_on_a_budget_are_rows_where_they_came_from(far):
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32) + np.float32(far)
@@ -23,6 +24,7 @@ def test_points_of_a_model_on_a_budget_are_rows_where_they_came_from(far):
     np.testing.assert_allclose(model(data.x), value(x) @ coef, atol=1e-3)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kernel", [kernels.linear(), kernels.rbf(1.0)], ids=str)
 def test_a_row_that_comes_again_is_one_point(kernel):
     data = jaxsvm.dataset(np.array([[1.0, 0.0], [5.0, 5.0]], np.float32), [1, -1])

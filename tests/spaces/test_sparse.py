@@ -97,6 +97,7 @@ def test_blocks_of_sparse_pairs(sparse, dense, monkeypatch):
     np.testing.assert_allclose(found, dense.x @ dense.x.T, atol=1e-5)
 
 
+@pytest.mark.long
 def test_gradients_through_products(sparse, dense):
     w = jnp.linspace(-1, 1, D)
     value = lambda x: lambda w: jnp.sum(jnp.tanh(numerics.dot(x, w)))
@@ -154,7 +155,7 @@ METHODS = [  # solvers, or functions of the rows that make them
 ]
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("solver", METHODS, ids=repr)
 def test_methods_in_float64(solver, x64):
     x, kinds = scipy.sparse.random(N, 8, 0.5, random_state=0, format="csr"), {}
@@ -296,6 +297,7 @@ def test_packed_rows_are_the_rows(columns, narrow):
 LENGTHS = [([0], 70_000), ([30], 30), *(([0, 3, 0, 30, 8, 7, 9], d) for d in (30, 70_000))]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(("lengths", "columns"), LENGTHS)
 def test_rows_packed_from_their_entries(lengths, columns):
     """The entries, rows, norms and products are those of the matrix, and so are its columns."""
@@ -456,6 +458,7 @@ def test_columns_are_not_taken(sparse):
         sparse.x[:, :2]
 
 
+@pytest.mark.long
 def test_the_derivative_of_a_sum_of_pointed_rows_is_that_of_dense_rows(sparse, dense):
     """In the weights, the coefficients and the stored values."""
     index, random = jnp.array([7, 3, 7], jnp.int32), np.random.default_rng(0)

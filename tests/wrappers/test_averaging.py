@@ -116,6 +116,7 @@ def problem():
     return jaxsvm.dataset(x, np.where(x[:, 0] + 0.3 * rng.normal(size=20) > 0, 1, -1))
 
 
+@pytest.mark.long
 def test_averaged_pegasos_is_the_mean_of_the_iterates_of_a_hand_loop():
     data, inner = problem(), jaxsvm.pegasos(0.1, bias="free")
     outer = jaxsvm.averaged(inner, start=3)
@@ -274,6 +275,7 @@ def test_a_tolerance_is_bound_to_the_solver_inside_of_its_wrappers(name):
         solver.replace(width=3)
 
 
+@pytest.mark.long
 def test_a_tolerance_that_no_field_takes_is_that_of_the_run():
     """`least_squares` ends at 0 by itself, and `fit(tol=)` stops it earlier."""
     solver = jaxsvm.least_squares(0.1)
@@ -285,6 +287,7 @@ def test_a_tolerance_that_no_field_takes_is_that_of_the_run():
     assert run.converged and run.state.step == 2
 
 
+@pytest.mark.long
 def test_a_restart_is_of_the_state_that_wrappers_keep():
     """`select` makes paths of solvers whose states restart; those of averages and pairs do not."""
     newton = jaxsvm.newton(0.1)

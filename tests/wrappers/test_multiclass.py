@@ -252,7 +252,7 @@ def test_votes_are_those_of_svc(x64):
     np.testing.assert_array_equal(Classifier(model, tuple("abcd")).predict(jnp.asarray(new)), names)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_votes_with_ties(k):
     pairs = k * (k - 1) // 2

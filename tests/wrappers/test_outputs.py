@@ -47,7 +47,7 @@ def of_label(c, missing=False, weight=None):
     return jaxsvm.dataset(X, Y[:, c], live * (np.ones(N) if weight is None else weight))
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "missing"), [("decomposition", False), *((name, True) for name in LABEL_SOLVERS)]
 )
@@ -61,6 +61,7 @@ def test_each_label_is_the_machine_of_that_label(name, missing):
         assert np.allclose(values[:, c], alone, atol=5e-3 if by_ascent else 5e-5), c
 
 
+@pytest.mark.long
 def test_real_targets_and_weights_of_each():
     weight = RNG.integers(0, 3, size=REAL.shape).astype(float)
     data = jaxsvm.dataset(X, REAL, weight, task="regression")
@@ -82,6 +83,7 @@ def test_labels_are_those_of_libsvm():
     assert (run.predict(X) == (values > 0)).all()
 
 
+@pytest.mark.long
 def test_least_squares_of_several_targets():
     run = fit(jaxsvm.least_squares(0.1), jaxsvm.dataset(X, REAL, task="regression"))
     x, y = X - X.mean(0), REAL - REAL.mean(0)
@@ -89,6 +91,7 @@ def test_least_squares_of_several_targets():
     assert np.allclose(run.model.inner.w.T, w, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("loss", "dense"), [(losses.hinge, False), (losses.eps_insensitive(0.1), True)]
 )
@@ -120,6 +123,7 @@ def test_problems_of_weights_of_their_own_are_solved_at_once():
         assert np.allclose(run.model[c].w, peer.coef_[0], atol=1e-3)
 
 
+@pytest.mark.long
 def test_problems_of_other_C_are_solved_in_turns():
     data = jaxsvm.dataset(scipy.sparse.csr_matrix(X), Y[:, 0])
     at = lambda C: jaxsvm.fit(jaxsvm.dual_descent(C, loss=SQUARED), data, KEY, tol=1e-6).model.w
@@ -128,6 +132,7 @@ def test_problems_of_other_C_are_solved_in_turns():
         assert np.allclose(w, at(float(C)), atol=1e-3)
 
 
+@pytest.mark.long
 def test_certificates_are_those_of_the_columns():
     run = fit(LINEAR, HOLES)
     lam = 1 / np.asarray(HOLES.weight).sum(0)
@@ -156,6 +161,7 @@ MAKERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "missing"), [("linear", False), ("kernel", True)])
 def test_selection_is_by_the_share_of_wrong_labels(name, missing):
     mask, data = (MISSING, HOLES) if missing else (np.zeros_like(MISSING), WHOLE)
@@ -187,6 +193,7 @@ def test_names_of_labels():
     assert "real targets each" in repr(jaxsvm.dataset(X, REAL, task="regression"))
 
 
+@pytest.mark.long
 def test_under_vmap_and_jit():
     at = lambda C: fit(jaxsvm.interior_point(C), WHOLE, steps=1).model.inner.w
     both = jax.jit(jax.vmap(at))(jnp.array([0.1, 1.0]))
@@ -200,6 +207,7 @@ def test_labels_inside_of_transformations_are_int32(x64):
     assert traced.dtype == jnp.int32 and traced.tolist() == [[0, 0, 1]]
 
 
+@pytest.mark.long
 def test_it_is_saved_and_goes_on(tmp_path):
     solver = jaxsvm.multi_output(jaxsvm.sdca(0.1), outputs=3)
     whole, half = (jaxsvm.fit(solver, HOLES, KEY, steps=steps) for steps in (60, 30))
