@@ -123,8 +123,8 @@ NU = "sparse several grad resumed"
 CERTIFIED = "float32 certificate"
 OPTIMA = [
     *linear(NEWTON, CURVED, ALL, CERTIFIED, "sparse", atol=1e-6, excess=1e-6),
-    *linear(bind(NEWTON, system="cg"), CURVED, ALL, CERTIFIED, "sparse", atol=1e-6, excess=1e-6),
-    *linear(bind(NEWTON, system="eigen"), CURVED, ALL, CERTIFIED, atol=1e-6, excess=1e-6),
+    *linear(bind(NEWTON, system="cg"), "squared_hinge", ALL, CERTIFIED, "sparse", atol=1e-6),
+    *linear(bind(NEWTON, system="eigen"), "squared_hinge", ALL, CERTIFIED, atol=1e-6),
     *linear(bind(NEWTON, system="cholesky"), "squared_hinge", "feature", "sparse", atol=1e-6),
     *(
         Optimum(NEWTON(loss=losses.logistic, bias=bias), oracles.logistic, 1e-6)
@@ -150,9 +150,7 @@ OPTIMA = [
         for system in ("gram", "columns")
     ),
     *classes(NEWTON(bias="feature"), oracles.liblinear, 1e-6),
-    *classes(INTERIOR(), oracles.liblinear, 1e-4),
     *classes(INTERIOR(bias="free"), oracles.liblinear, 1e-4),
-    *classes(LAGRANGE(), oracles.liblinear, 1e-4),
     *classes(DESCENT(), oracles.liblinear, 1e-4, kinds="sparse"),
     *classes(BLOCKWISE(), oracles.liblinear, 1e-4, options=TOGETHER),
     *classes(DECOMPOSED(), oracles.libsvm, 1e-4),
@@ -164,11 +162,6 @@ OPTIMA = [
     *on_kernel(DECOMPOSED, "sparse certificate several grad"),
     *on_kernel(bind(jaxsvm.smo, COST, ON_RBF), "certificate", options=LONG),
     *on_kernel(bind(jaxsvm.lasvm, COST, ON_RBF, passes=10), "certificate", options=LONG),
-    *(
-        Optimum(jaxsvm.lasvm(C, ON_RBF, bias=bias, passes=10), reference, 1e-4, options=LONG)
-        for C in (0.5, 20.0)
-        for bias, reference in (("free", oracles.libsvm), ("none", oracles.box))
-    ),
     Optimum(jaxsvm.nu_svc(0.3, ON_RBF, tol=1e-10), oracles.libsvm, 1e-6, NU),
     Optimum(jaxsvm.one_class(0.3, ON_RBF, tol=1e-10), oracles.libsvm, 1e-6, NU, "real"),
     Optimum(jaxsvm.nu_svr(0.3, COST, ON_RBF, tol=1e-10), oracles.libsvm, 1e-6, NU, "real"),

@@ -5,22 +5,10 @@ import pytest
 
 from benchmarks.trust import composition
 
-SHARE = (
-    "pegasos(0.1)",
-    "decomposition(1.0",
-    "newton(0.1)",
-    "crammer_singer",
-    "one_vs_rest(pegasos",
-)
-MOST_LIKELY = ("vmap, closure", "grad, closure", "equal", "pickle", "vmap of grad", "donate")
+SHARE = ("pegasos(0.1)", "decomposition(1.0", "one_vs_rest(pegasos")
 CELLS = [
-    pytest.param(
-        subject.text,
-        column,
-        id=f"{subject.text.split(',')[0]}-{column}",
-        marks=() if column in MOST_LIKELY[:4] and i < 2 else pytest.mark.long,
-    )
-    for i, start in enumerate(SHARE)
+    pytest.param(subject.text, column, id=f"{subject.text.split(',')[0]}-{column}")
+    for start in SHARE
     for subject in [next(s for s in composition.subjects() if s.text.startswith(start))]
     for column in composition.COLUMNS
 ]

@@ -133,7 +133,7 @@ def excess(case: Case, model, lam: float, kind: str, best) -> float:
     [
         pytest.param(case, kind, marks=mark(case), id=f"{case.text}-{kind}")
         for kind in ("weighted", "padded", "plain")
-        for case in CASES
+        for case in FACTORIES
         if case.objective and (kind == "weighted" or case.text in QUICKEST)
     ],
 )

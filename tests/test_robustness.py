@@ -21,12 +21,12 @@ faults = pytest.importorskip("benchmarks.trust.robustness.faults")
 # part -> (first seed, cases): two SIGKILLs and one SIGINT among them; the fuzzed ones are those of
 # `files`
 SHARES = {
-    "data": (100_000, 900),
-    "factories": (120_000, 60),
-    "loops": (100_000, 50),
-    "exact": (100_000, 8),
-    "answers": (100_016, 28),
-    "selections": (100_000, 9),
+    "data": (100_000, 450),
+    "factories": (120_000, 30),
+    "loops": (100_000, 25),
+    "exact": (100_000, 4),
+    "answers": (100_016, 14),
+    "selections": (100_000, 5),
     "files": (100_000, 60),
     "kills": (100_000, 2),
     "interrupts": (100_000, 1),

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from cases import CASES, D, rows
+from cases import D, rows
 from compiling import listen
+from contract import ENGINES, FACTORIES
 
 import jaxsvm
 from jaxsvm import kernels, samplers
@@ -16,12 +17,12 @@ from jaxsvm import kernels, samplers
 KEY = jax.random.key(3)
 # cut in blocks with their padding, or with a map of rows without columns of zeros
 OTHERS = ("cocoa", "on_features", "fogd")
-SOLVERS = [case for case in CASES if not case.text.startswith(OTHERS)]
-QUICKEST = ("pegasos(0.1)", "sdca(1.0, rbf(1.0))")
-mark = lambda case: () if case.text in QUICKEST else pytest.mark.long
-each = pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=mark(case), id=case.text) for case in SOLVERS]
-)
+SOLVERS = [
+    case
+    for case in FACTORIES
+    if case in ENGINES or case.targets != "labels" or case.exact
+    if not case.text.startswith(OTHERS)
+]
 
 
 def both(kind="weighted", targets="labels", **options):
@@ -34,7 +35,7 @@ def both(kind="weighted", targets="labels", **options):
 
 
 @pytest.mark.long
-@each
+@pytest.mark.parametrize("case", SOLVERS, ids=lambda case: case.text)
 def test_a_run_is_that_without_padding(case):
     plain, padded = both(targets=case.targets)
     how = {"steps": 2} if case.exact else {"passes": 2.5, "every": 20}

@@ -226,8 +226,7 @@ def test_no_path_where_the_features_are_those_of_the_first_axis():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("memory", [None, 1e5])
-@pytest.mark.parametrize("wrapper", ["one_vs_one", "one_vs_rest"])
+@pytest.mark.parametrize(("wrapper", "memory"), [("one_vs_one", None), ("one_vs_rest", 1e5)])
 def test_more_classes_by_exact_machines(wrapper, memory, tmp_path):
     """Errors of LIBSVM on the same folds; certificates are the sums of those of the problems."""
     y, pairs = np.digitize(X[:, 0] + 0.3 * X[:, 1] ** 2, [-0.6, 0.2, 0.9]), wrapper == "one_vs_one"

@@ -131,16 +131,13 @@ def test_an_epoch_has_its_length_and_visits_each_row_floor_or_ceil_of_its_share(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["spread", "few", "first", "equal", "least"])
+@pytest.mark.parametrize("kind", ["spread", "first"])
 def test_an_epoch_of_a_million_rows_drifts_nowhere(kind):
     """Also not in the sum of the first rows, where roundings would add up."""
     n, rng = 10**6, np.random.default_rng(1)
     p = {
         "spread": np.exp(rng.uniform(np.log(LOW), np.log(HIGH), n)),
-        "few": np.where(rng.random(n) < 1e-5, HIGH, LOW),  # 400 visits to each of these
         "first": np.where(np.arange(n) < 10, HIGH, LOW),
-        "equal": np.full(n, 0.3),
-        "least": np.where(np.arange(n) % 3 == 0, LOW, 0.0),
     }[kind].astype(np.float32)
     times, share = by_preference(p, epoch=7), n * p.astype(float) / p.astype(float).sum()
     assert times.sum() == n and np.all(times[p == 0] == 0)

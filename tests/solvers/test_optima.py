@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 
 import jax
@@ -19,21 +20,22 @@ KEY = jax.random.key(0)
 NEW = np.random.default_rng(2).normal(size=(7, 4))
 
 
-def marked(entries, short=None):
-    """Long, but for the first line of a solver, of those named `short`."""
-    seen, found = set(), []
+def marked(entries, short=None, most=None):
+    """At most so many lines of a solver; long, but for the first of those named `short`."""
+    seen, found = collections.Counter(), []
     for entry in entries:
         name = type(entry.solver).__name__
-        long = pytest.mark.long if name in seen or name not in (short or name) else ()
-        found.append(pytest.param(entry, marks=long, id=repr(entry.solver)))
-        seen.add(name)
+        long = pytest.mark.long if seen[name] or name not in (short or name) else ()
+        if most is None or seen[name] < most:
+            found.append(pytest.param(entry, marks=long, id=repr(entry.solver)))
+        seen[name] += 1
     return found
 
 
 def asked(kind, short=""):
-    """The lines of a kind; short are those of the named solvers, one of each way there."""
+    """Two lines of a kind for each solver; short is the first of those that are named."""
     entries = [e for e in OPTIMA if kind in e.kinds]
-    return pytest.mark.parametrize("entry", marked(entries, short.split()))
+    return pytest.mark.parametrize("entry", marked(entries, short.split(), 2))
 
 
 def dataset(entry, dtype=np.float64, form=np.asarray):

@@ -122,35 +122,22 @@ def made(solver, x):
 
 
 METHODS = [  # solvers, or functions of the rows that make them
-    jaxsvm.pegasos(1e-2),
-    AVERAGED,
-    jaxsvm.asset(1e-2),
     jaxsvm.sdca(1.0, bias="feature"),
     jaxsvm.sdca(1.0, RBF),
-    jaxsvm.kernel_pegasos(1e-2, RBF),
-    jaxsvm.subgradient(1e-2),
-    jaxsvm.perceptron(),
     pytest.param(on_landmarks, id="landmarks"),
-    pytest.param(partial(on_landmarks, choose=features.leverage_scores()), id="leverage scores"),
+    AVERAGED,
+    jaxsvm.asset(1e-2),
+    jaxsvm.kernel_pegasos(1e-2, RBF),
     pytest.param(partial(on_landmarks, choose=features.k_means()), id="k-means"),
-    jaxsvm.on_features(PHI, jaxsvm.pegasos(1e-2)),
-    jaxsvm.wolfe(0.1),
     jaxsvm.wolfe(0.1, RBF),
-    jaxsvm.scs(0.1, RBF, capacity=20),
     jaxsvm.scs(0.1, capacity=20, fresh_sample=True),
     jaxsvm.simba(0.3, horizon=200.0),
     jaxsvm.batch_perceptron(0.05, RBF),
     jaxsvm.cocoa(1.0, blocks=4),
     jaxsvm.cpsp(0.1, RBF, points=4),
-    jaxsvm.interior_point(1.0),
-    jaxsvm.augmented_lagrangian(2.0),
-    jaxsvm.crammer_singer(0.3, classes=3),
-    jaxsvm.least_squares(0.1),
     jaxsvm.one_vs_rest(jaxsvm.sdca(1.0, bias="feature"), classes=3),
     jaxsvm.tightest_perceptron(RBF, budget=5),
-    jaxsvm.projectron_plus(RBF, budget=5),
     jaxsvm.bpas(1.0, RBF, budget=5),
-    jaxsvm.fogd(0.1, PHI),
     jaxsvm.nogd(0.1, RBF, budget=5, features=3),
 ]
 
@@ -189,7 +176,7 @@ def test_batches(sparse, dense, batch):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("solver", METHODS[3:5] + METHODS[8:9], ids=repr)
+@pytest.mark.parametrize("solver", METHODS[:3], ids=repr)
 def test_certificates(sparse, dense, solver):
     """In float64 on both sides, of one model: equal but for the rows' float32."""
     model = full = jaxsvm.fit(made(solver, sparse.x), sparse, KEY, steps=300).model

@@ -194,8 +194,9 @@ ALONE = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("handed", ["relative", "ones"])
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize(
+    ("name", "handed"), [*((name, "relative") for name in ALONE), ("asset", "ones")]
+)
 def test_each_pair_makes_the_steps_that_it_makes_on_its_rows_alone(name, handed):
     inner, size = ALONE[name], 2
     solver = one_vs_one(inner, classes=K)

@@ -30,12 +30,9 @@ class Case(NamedTuple):
 BLOCKS = jaxsvm.decomposition(1.0, RBF, working_set=64, tol=1e-5)
 SQUARE, POINTS = (COLUMNS + 2) ** 2, N // 4 * (COLUMNS + 2)
 CASES = {
-    "sdca": Case(jaxsvm.sdca(1.0, RBF), 40),
     "cocoa": Case(jaxsvm.cocoa(0.1, blocks=4), 12),
     "sbp": Case(jaxsvm.sbp(0.3, RBF), 40, reduced=POINTS + 1000),
     "scs": Case(jaxsvm.scs(1e-3, RBF, capacity=256), 5),
-    "smo": Case(jaxsvm.smo(1.0, RBF), 40, 5e-5),
-    "wolfe": Case(jaxsvm.wolfe(1e-3, RBF), 10, 5e-5, reduced=2 * POINTS + 1000),
     "decomposition": Case(BLOCKS, None, 5e-5, 1e-5, 2 * 64 * (COLUMNS + 8), gathered=4 * 64),
     "newton": Case(jaxsvm.newton(1e-3), 5, 1e-5, reduced=(COLUMNS + 1) ** 2 + 4 * COLUMNS),
     "interior_point": Case(jaxsvm.interior_point(1.0), 20, 1e-5, reduced=2 * SQUARE + 8 * COLUMNS),
@@ -58,11 +55,11 @@ def test_solutions_are_those_of_one_device(pair, compiled, name):
     assert int(there.state.step) == int(here.state.step) and there.converged == here.converged
     if case.residual is not None:
         assert max(float(run.info.residual[-1]) for run in (here, there)) <= case.residual
-    if name in ("smo", "decomposition"):
+    if name == "decomposition":
         wanted, found = (float(jaxsvm.kkt_residual(run.model, rows, 1 / N)) for run, rows in runs)
         assert found == pytest.approx(wanted, rel=1e-2, abs=1e-5)
-    if name in ("sdca", "cocoa"):
-        lam = 1 / (N * (1.0 if name == "sdca" else 0.1))
+    if name == "cocoa":
+        lam = 1 / (N * 0.1)
         wanted, found = (jaxsvm.certificate(run.model, rows, lam, passes=5) for run, rows in runs)
         assert float(found.primal) == pytest.approx(float(wanted.primal), rel=1e-6)
         assert 0 <= float(found.gap) == pytest.approx(float(wanted.gap), rel=1e-3)
@@ -107,7 +104,7 @@ def test_draws_over_shards_are_those_of_one_device(mesh, n):
     assert kinds == {"all-reduce"}
 
 
-@pytest.mark.parametrize("rows_of_x", [5, 300, 512, 1500])
+@pytest.mark.parametrize("rows_of_x", [5, 1500])
 def test_kernel_sums_over_shards(mesh, rows_of_x):
     """Sums of kernels in NumPy, for few rows of x, which are sent, and for many, which are not."""
     (z, _), (x, _) = binary_rows(512), binary_rows(1500)
