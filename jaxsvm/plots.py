@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
-import matplotlib.pyplot as plt
 import numpy as np
 
 from .checks import check_choice, is_array
@@ -19,14 +18,15 @@ from .types import Batch, Curve, Fit, Model, SparseRows
 if typing.TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+try:
+    import matplotlib.pyplot as plt
+except ImportError as error:
+    raise ImportError("plots need matplotlib: pip install 'jaxsvm[plot]'") from error
 
 __all__ = ["decision_region", "heatmap", "learning_curve"]
 
 
-def __dir__() -> list[str]:
-    """Offer the public names only."""
-    return __all__
-
+__dir__ = __all__.copy  # offers the public names only
 
 VALUES = {
     "probe": "probe",
@@ -249,6 +249,7 @@ def heatmap(
         The axes.
 
     Raises:
+        TypeError: `table` is none.
         ValueError: the table does not have two axes.
 
     Example:
@@ -259,25 +260,29 @@ def heatmap(
         >>> heatmap(table).get_xlabel()
         'sigma'
     """
+    if not isinstance(table, Table):
+        raise TypeError(
+            f"heatmap takes a table, got {type(table).__name__}: make one with "
+            "jaxsvm.sweep.table(values, lam=..., sigma=...)"
+        )
     if len(table.axes) != 2:
         raise ValueError(
             f"a heat map takes a table with two axes, got {len(table.axes)}: "
             f"{', '.join(table.axes)}"
         )
-    values = np.asarray(table.values, float)
+    values = (100 if percent else 1) * np.asarray(table.values, float)
     ax = _axes(ax, 1.6 + 0.7 * values.shape[1], 1.2 + 0.42 * values.shape[0])
     image = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis_r")
     shade = image.norm(values)
     for (i, j), value in np.ndenumerate(values):
-        text = f"{100 * value:.1f}" if percent else f"{value:.3g}"
+        text = f"{value:.1f}" if percent else f"{value:.3g}"
         colour = "white" if shade[i, j] > 0.5 else "black"
         ax.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
     (row_name, row_values), (column_name, column_values) = table.axes.items()
     i, j = table.place
     ax.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="red", linewidth=2))
-    names = [f"{v:.2g}" for v in np.asarray(column_values)]
-    ax.set_xticks(range(values.shape[1]), names, rotation=45)
-    ax.set_yticks(range(values.shape[0]), [f"{v:.1e}" for v in np.asarray(row_values)])
+    ax.set_xticks(range(values.shape[1]), [f"{v:.3g}" for v in np.asarray(column_values)])
+    ax.set_yticks(range(values.shape[0]), [f"{v:.3g}" for v in np.asarray(row_values)])
+    ax.figure.colorbar(image, label=f"{label}{' in per cent' if percent else ''}")
     ax.set(xlabel=column_name, ylabel=row_name)
-    ax.set_title(f"{label}{' in per cent' if percent else ''}", fontsize=10)
     return ax

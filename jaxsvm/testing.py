@@ -45,7 +45,7 @@ class _Subject(NamedTuple):
     """The solver under test and what it is tested on."""
 
     solver: Solver
-    at: Callable | None  # number -> solver; None: the solver has no numbers
+    at: Callable  # number -> solver
     numbers: tuple[float, ...]  # two
     data: Batch  # n >= 8 rows
     key: Array
@@ -102,7 +102,7 @@ def check_solver(
     if data.y.shape[0] < 8:
         raise ValueError(f"data must hold at least 8 rows, got {data.y.shape[0]}")
     key = jax.random.key(0) if key is None else key
-    if factory is None and any(map(_is_single, jax.tree.leaves(solver))):
+    if factory is None:
         times = lambda a, by: jnp.asarray(by, jnp.result_type(a)) * a if _is_single(a) else a
         factory = lambda scale: jax.tree.map(lambda a: times(a, scale), solver)
         numbers = 1.0, 0.75
@@ -496,8 +496,6 @@ def _check_dtype(s: _Subject) -> None:
 
 @_promise("vmap", "jax.vmap over the numbers of the factory must give what single runs give")
 def _check_vmap(s: _Subject) -> None:
-    if s.at is None:
-        return
     values = lambda number: _fit(s, s.at(number), steps=12).model(s.data.x)
     several = jnp.asarray(s.numbers, s.data.x.dtype)
     swept = jax.jit(jax.vmap(values), compiler_options=QUICK)(several)
@@ -509,8 +507,6 @@ def _check_vmap(s: _Subject) -> None:
     "gradient", "the derivative of a run in the numbers of the factory must exist and be finite"
 )
 def _check_gradient(s: _Subject) -> None:
-    if s.at is None:
-        return
     values = lambda number: _fit(s, s.at(number), steps=10, every=5).model(s.data.x)
     number = jnp.asarray(s.numbers[0], s.data.x.dtype)
     slope_of = jax.grad(lambda number: jnp.sum(jnp.tanh(values(number))))

@@ -1,6 +1,7 @@
 """What `dir`, and so completion and `help`, offer."""
 
 import ast
+import importlib
 import inspect
 import pathlib
 import pydoc
@@ -91,6 +92,15 @@ def test_modules_with_extras_load_on_first_use():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stdout == "refused\n", done.stderr
+
+
+@pytest.mark.parametrize(("name", "needs"), [("plots", "matplotlib"), ("estimators", "sklearn")])
+def test_what_an_extra_lacks_names_the_extra(monkeypatch, name, needs):
+    for module in [m for m in sys.modules if m.split(".")[0] == needs or name in m.split(".")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, needs, None)
+    with pytest.raises(ImportError, match=r"pip install 'jaxsvm\[(plot|sklearn)\]'"):
+        importlib.import_module(f"jaxsvm.{name}")
 
 
 def test_a_module_that_cannot_be_imported_is_said_to_be_so(monkeypatch):

@@ -8,6 +8,11 @@ absence, bit for bit, and the order of rows has no effect. One compiled program 
 of a solver and data of similar size. Rows are float32, or float64 inside `jax.enable_x64()`.
 """
 
+try:
+    import sklearn as _sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError("the estimators need scikit-learn: pip install 'jaxsvm[sklearn]'") from error
+
 from .budgeted_svc import BudgetedSVC as BudgetedSVC
 from .cross_validation import GridCV as GridCV
 from .features import FourierFeatures as FourierFeatures
@@ -29,6 +34,4 @@ from .svr import SVR as SVR
 __all__ = [name for name in dir() if name[0].isupper()]  # what is imported by its own name
 
 
-def __dir__() -> list[str]:
-    """Offer the public names only."""
-    return __all__
+__dir__ = __all__.copy  # offers the public names only

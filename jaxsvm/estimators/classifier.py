@@ -170,7 +170,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
     def _check_probability(self) -> bool:
         if not self._probable():
-            raise AttributeError("predict_proba is not available when probability=False")
+            raise AttributeError("predict_proba needs probability=True, got probability=False")
         return True
 
     @available_if(lambda self: self._check_probability())

@@ -260,6 +260,7 @@ REFUSED = [  # calls, what the sentence says
     (lambda: sweep.table(jnp.zeros(())), "a table takes the axes of the sweep"),
     (lambda: sweep.table(jnp.zeros(()), lam=1.0), "a table takes the axes of the sweep"),
     (lambda: sweep.table(jnp.full(2, jnp.nan), a=B).best, "no value of the table is finite"),
+    (lambda: plots.heatmap(np.ones((2, 2))), "takes a table, got ndarray"),
     (lambda: plots.heatmap(flat(AXES[0])), "two axes, got 1: a"),
     (lambda: plots.heatmap(flat(AXES[3])), "two axes, got 3: a, b, c"),
 ]
@@ -379,16 +380,16 @@ def _texts(ax):
 
 def test_a_heat_map_has_labels_texts_and_a_frame_at_the_best_cell(grid):
     ax = plots.heatmap(grid)
-    labels = ax.get_xlabel(), ax.get_ylabel(), ax.get_title()
+    labels = ax.get_xlabel(), ax.get_ylabel(), ax.images[0].colorbar.ax.get_ylabel()
     assert labels == ("s", "lam", "validation error in per cent")
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "22", "3e+02"]
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["1.0e-04", "1.0e+00"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "22", "300"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["0.0001", "1"]
     assert _texts(ax) == [["50.0", "25.0", "nan"], ["12.5", "6.2", "30.0"]]
     assert [t.get_position() for t in ax.texts] == [(j, i) for i in range(2) for j in range(3)]
     [frame] = ax.patches
     assert (*frame.get_xy(), frame.get_width(), frame.get_height()) == (0.5, 0.5, 1, 1)
     assert not frame.get_fill()
-    np.testing.assert_array_equal(ax.images[0].get_array().filled(np.nan), grid.values)
+    np.testing.assert_array_equal(ax.images[0].get_array().filled(np.nan), 100 * grid.values)
     ax.figure.canvas.draw()
 
 
@@ -397,5 +398,6 @@ def test_a_heat_map_draws_onto_what_it_is_given(grid):
     before = plt.get_fignums()
     assert plots.heatmap(grid, ax=axes[1], label="risk", percent=False) is axes[1]
     assert plt.get_fignums() == before
-    assert not axes[0].images and axes[1].get_title() == "risk"
+    assert not axes[0].images
+    assert axes[1].images[0].colorbar.ax.get_ylabel() == "risk"
     assert _texts(axes[1]) == [["0.5", "0.25", "nan"], ["0.125", "0.0625", "0.3"]]
