@@ -1,3 +1,3 @@
 """The version, alone, so that every module may read it."""
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
