@@ -139,7 +139,6 @@ def rows_of_scores(draw):
     return whole(-5, 5) / 2, whole(0, 1) == 1, weight
 
 
-@pytest.mark.long
 @settings(deadline=None, max_examples=100)
 @given(rows_of_scores())
 def test_isotonic_functions_are_those_of_scikit_learn(rows):

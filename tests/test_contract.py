@@ -18,15 +18,16 @@ from compiling import listen
 from contract import (
     ENGINES,
     EVERY,
+    FACTORIES,
     FIRST,
     KEY,
     NEW_ROWS,
+    QUICKEST,
     STEPS,
     assert_close,
     assert_same_bits,
     batch_of,
     data_for,
-    each_factory,
     each_numbered_engine,
     mark,
     over,
@@ -46,7 +47,7 @@ from jaxsvm.testing import check_solver
 NOT_YET = {"nu_svc": ["vmap"], "lasvm": ["numbering"]}
 
 
-@each_factory
+@over(FACTORIES, QUICKEST[:2])
 def test_every_solver_keeps_the_promises(case):
     number = case.number
     scaled = {} if number is None else {"factory": case.at, "numbers": (number, 0.75 * number)}

@@ -103,7 +103,6 @@ def changed_w(change):
     return changed
 
 
-@pytest.mark.long
 def test_a_step_may_say_that_it_used_no_row():
     """The row number -1 is padding; n and -2 are no rows."""
     says = lambda number: SOUND.replace(

@@ -194,10 +194,10 @@ def bsgd_by_hand(data, rows, lam, size, maintain, kernel):
 
 HANDS = {
     "merge, look-up": (budget.merge(), merged(looked_up), RBF, gaussian),
+    "project": (budget.project(), projected, RBF, gaussian),
     "merge, golden": (budget.merge(search="golden"), merged(golden), RBF, gaussian),
     "remove": (budget.remove(), removed, RBF, gaussian),
     "remove, cubic": (budget.remove(), removed, CUBIC, cubic),
-    "project": (budget.project(), projected, RBF, gaussian),
     "project, cubic": (budget.project(), projected, CUBIC, cubic),
 }
 

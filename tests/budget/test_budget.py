@@ -63,7 +63,7 @@ def walk(kind):
     return data, own.draw(own.init(KEY, data), 0, T)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(("name", "kind"), [*product(HANDS, ["drawn"]), *product(FEW, KINDS)])
 def test_every_step_is_that_of_the_paper(name, kind, x64):
     assert agree(name, *walk(kind)) >= {"drawn": 8, "twice": 11, "batches": 9}[kind]
@@ -175,7 +175,7 @@ def visits_to_a_full_budget(name, size, walk):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name, size", product(MAINTAINED, [2, 5]))
+@pytest.mark.parametrize("name, size", [*product(MAINTAINED, [2, 5])])
 def test_points_keep_their_places_and_the_function_changes_no_more_than_it_must(name, size):
     full, visit = [], functools.partial(visits_to_a_full_budget, name, size)
     property_test(given(walks())(lambda walk: full.append(visit(walk))))()
@@ -207,7 +207,6 @@ def test_a_state_whose_rows_wait_says_what_its_model_says():
     assert np.all(same) and np.sum(waits) > 12
 
 
-@pytest.mark.long
 def test_places_of_the_two_signs_and_of_random_removals():
     """Lists of positive and negative points in Python. The hash of a removal stays the same from
     version to version."""

@@ -163,7 +163,6 @@ def test_sparse_rows_with_wide_numbers_repeats_and_stored_zeros():
     assert (x != held).nnz == 0 and x.nnz == held.nnz  # the caller's matrix is as it was
 
 
-@pytest.mark.long
 def test_a_dense_array_becomes_sparse_on_demand():
     x = np.zeros((50, 65), np.float32)
     x[np.arange(50), np.arange(50)] = np.arange(1, 51)

@@ -3,12 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jaxsvm
 
 
-@pytest.mark.long
 def test_the_loss_of_a_batch_is_the_weighted_mean_before_the_step():
     random = np.random.default_rng(0)
     x, weight = random.normal(size=(6, 2)), np.array([1.0, 2.0, 0.0, 0.5, 3.0, 1.0])

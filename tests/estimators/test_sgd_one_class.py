@@ -32,7 +32,7 @@ def exact(nu, weight=None):
     return made, n, objective(made, nu, n, weight)
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("nu", [0.1, 0.3, 0.7])
 def test_the_objective_and_the_direction_are_those_of_scikit_learn(nu):
     ours = SGDOneClassSVM(nu, max_iter=50, random_state=0).fit(X)

@@ -148,7 +148,6 @@ def test_random_pivots_leave_less_where_outliers_come_first():
     assert float(drawn.residual) < 0.7 * float(greedy.residual)
 
 
-@pytest.mark.long
 def test_inside_of_transformations_it_is_the_same_map(x64):
     make = lambda gamma: cholesky(kernels.rbf(gamma=gamma), X, rank=32, tol=5e-2)
     widths = jnp.array([0.05, 0.1])

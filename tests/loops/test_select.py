@@ -59,7 +59,6 @@ def test_scores_are_decision_values_out_of_fold(found):
         np.testing.assert_allclose(found.scores[found.table.place][held], values, atol=5e-3)
 
 
-@pytest.mark.long
 def test_the_model_is_that_of_the_choice_on_all_rows(found):
     n, C = len(Y), found.best["C"]
     proof = jaxsvm.certificate(found.model, DATA, jaxsvm.lam_from_C(C, n))
@@ -113,7 +112,7 @@ SETS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", SETS)
 def test_leave_one_out_is_that_of_refits(name):
     x, y = SETS[name]

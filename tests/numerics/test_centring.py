@@ -275,7 +275,6 @@ def test_every_feature_map_takes_rows_far_from_the_origin(name, kernel):
     np.testing.assert_allclose(*images, atol=1e-4)
 
 
-@pytest.mark.long
 def test_k_means_far_from_the_origin():
     rows = np.concatenate([np.zeros((5, 1)), np.ones((5, 1))]).astype("f")
     centres = features.k_means(10)(jax.random.key(3), None, jnp.asarray(rows + 2.0**20), 2)

@@ -195,7 +195,6 @@ def test_linear_svc_takes_it_on_many_rows_unless_c_and_the_rows_are_large():
     assert hard.solver_ == "interior_point" and hard.fit_.converged
 
 
-@pytest.mark.long
 def test_maximisers_and_their_slopes_at_the_corners_of_the_tube(x64):
     """At a corner the coefficient is 0, and its derivative is taken to be 0."""
     residual = jnp.array([0.0, 0.5, -0.5, 0.75, -0.75, 3.0])  # multiples of 1/4: sums are exact

@@ -18,7 +18,6 @@ def evals_of(solver):
     return float(jaxsvm.step(solver, state, DATA)[1].evals)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("system", "least"), [("cholesky", 1 + 1 + D), ("cg", 1 + 1 + 1)])
 def test_a_newton_step_reads_all_rows_for_its_gradient_and_its_system(system, least):
     passes = evals_of(jaxsvm.newton(0.1, system=system, rounds=1.0)) / N

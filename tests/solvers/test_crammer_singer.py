@@ -69,7 +69,6 @@ def test_it_is_the_optimum_of_liblinear(C, bias, weighted, x64):
     )
 
 
-@pytest.mark.long
 def test_in_float32_the_gap_is_that_of_the_objective():
     result = jaxsvm.fit(jaxsvm.crammer_singer(1.0, classes=K, tol=1e-5), rows(), KEY)
     least = objective(*reference(1.0), 1.0)

@@ -81,7 +81,6 @@ def subgradient_by_hand(x, y, lam, steps, *, weight=None):
 # constrained SGD
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("rows", [UNIFORM, BATCHES], ids=["one", "batch"])
 @pytest.mark.parametrize("kernel", [None, kernels.rbf(SIGMA)], ids=["linear", "rbf"])
 def test_constrained_sgd_step_by_step_and_in_its_ball(kernel, rows, x64):

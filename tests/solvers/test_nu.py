@@ -240,7 +240,6 @@ def test_a_start_is_brought_to_its_sum(coef, total, want):
 # infeasible nu
 
 
-@pytest.mark.long
 def test_an_infeasible_nu_is_refused_where_libsvm_refuses_it():
     y = np.where(np.arange(N) < 8, 1.0, -1.0)
     data = dataset("nu_svc", y=y, dtype=np.float32)

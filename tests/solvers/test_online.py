@@ -214,21 +214,21 @@ class Nogd:
 
 
 BY_HAND = {
-    "stoptron": Stoptron,
     "fixed": Fixed,
     "tighter": Tighter,
-    "tightest": Tightest,
     "forgetron": Forgetron,
+    "bogd": Bogd,
+    "nogd": Nogd,
+    "stoptron": Stoptron,
+    "tightest": Tightest,
     "projectron": Projectron,
     "projectron++": ProjectronPlus,
     "bpas": Bpas,
-    "bogd": Bogd,
     "fogd": Fogd,
-    "nogd": Nogd,
 }
 
 
-@pytest.mark.long
+@pytest.mark.long(but=5)
 @pytest.mark.parametrize("name", BY_HAND)
 def test_every_step_is_that_of_the_paper(name, x64):
     """Values at new rows and losses after each step."""

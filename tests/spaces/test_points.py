@@ -9,7 +9,6 @@ import jaxsvm
 from jaxsvm import budget, kernels, spaces
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("far", [0.0, 100.0])
 def test_points_of_a_model_on_a_budget_are_rows_where_they_came_from(far):
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32) + np.float32(far)
