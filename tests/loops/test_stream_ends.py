@@ -26,6 +26,7 @@ from streamed import (
     X,
     Y,
     in_one,
+    pieces,
     same,
     stream,
     streams,
@@ -122,6 +123,12 @@ def test_a_stream_whose_folder_is_removed_is_not_lost(tmp_path, monkeypatch, bac
     run = run if back else caught.value.run
     assert same(run[:3], stream(FIFTHS, AVERAGED)[:3]) and int(run.state.chunks) == 5
     assert not back or same(models.load(folder / "run.npz"), run.state)
+
+
+def test_a_stream_that_goes_on_with_less_than_a_batch_is_finite():
+    first = stream(pieces(10, 10), batch_size=10)
+    run = stream([(X[20:23], Y[20:23])], state=first.state)
+    assert run.finite and same(run.model, first.model)
 
 
 def test_a_file_that_another_stream_writes_is_left_to_it(tmp_path):

@@ -262,6 +262,16 @@ def test_with_a_place_for_every_row_the_gap_goes_to_zero_and_so_does_the_change_
     assert run.info.residual[-1] < 1e-9
 
 
+def test_where_extremes_stand_the_residual_is_that_of_the_moves():
+    """Summands of both classes are at C from the second pass on."""
+    fit = lambda stop: jaxsvm.fit(
+        make(C=0.3, budget=N, stop=stop), dataset(dtype=np.float32), KEY, steps=5 * N, every=N
+    )
+    summands, moves = (np.asarray(fit(stop).info.residual) for stop in ("summands", "moves"))
+    assert np.isinf(summands[0]) and np.all(summands[2:] > 0)
+    np.testing.assert_array_equal(summands[2:], moves[2:])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "sampler",

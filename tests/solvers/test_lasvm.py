@@ -424,13 +424,16 @@ def test_a_few_rows_of_each_class_begin():
     assert len({inside.tobytes() for inside in begun}) == 4
 
 
+def test_rows_of_a_start_are_in_the_set(x64):
+    alpha = LABELS * libsvm(C)[0]
+    in_set = make(start=jnp.asarray(alpha)).init(KEY, dataset()).in_set
+    assert np.all(np.asarray(in_set)[alpha > 0])
+
+
 @pytest.mark.long
 def test_a_start_at_the_optimum_stays_there(x64):
     coef, _ = libsvm(C)
-    alpha, data = LABELS * coef, dataset()
-    solver = make(start=jnp.asarray(alpha))
-    assert np.all(np.asarray(solver.init(KEY, data).in_set)[alpha > 0])
-    run, found = finish(solver, data)
+    run, found = finish(make(start=jnp.asarray(LABELS * coef)), dataset())
     np.testing.assert_allclose(found, coef, atol=1e-6)
     np.testing.assert_allclose(dual(found), dual(coef), rtol=1e-8)
 

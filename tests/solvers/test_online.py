@@ -244,6 +244,9 @@ def test_every_step_is_that_of_the_paper(name, x64):
         assert int(info.support[-1]) == BUDGET
     if name in ("fogd", "nogd"):
         assert len(method.met) > 2 * BUDGET
+        full = int(np.argmax(np.asarray(info.support) == BUDGET))  # the mean begins there
+        first = solver.model(at(states, full))(jnp.asarray(NEW))
+        assert name == "fogd" or np.allclose(first, expected[full], rtol=0, atol=1e-10)
         np.testing.assert_allclose(
             solver.model(at(states, -1))(jnp.asarray(NEW)), method.mean(), rtol=0, atol=1e-10
         )
