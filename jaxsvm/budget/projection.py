@@ -28,7 +28,8 @@ class project(MatrixMaintenance):
 
     Example:
         >>> import jax, jaxsvm
-        >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.rbf(1.0), budget=2, maintain=project())
+        >>> project = jaxsvm.budget.project()
+        >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.rbf(1.0), budget=2, maintain=project)
         >>> result = jaxsvm.fit(solver, jaxsvm.dataset([[1.0], [0.9], [-1.0]], [1, 1, -1]),
         ...     jax.random.key(0), steps=20)
         >>> result.model.x.shape

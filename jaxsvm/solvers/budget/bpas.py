@@ -65,7 +65,7 @@ class bpas(OnlineSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = bpas(1.0, jaxsvm.kernels.linear(), budget=2)
+        >>> solver = jaxsvm.bpas(1.0, jaxsvm.kernels.linear(), budget=2)
         >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 

@@ -212,7 +212,7 @@ class augmented_lagrangian(LinearDualSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = augmented_lagrangian(10.0, bias="none")
+        >>> solver = jaxsvm.augmented_lagrangian(10.0, bias="none")
         >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=1)
         >>> round(float(result.model.w[0]), 4), result.converged
         (1.0, True)

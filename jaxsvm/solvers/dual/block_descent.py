@@ -80,7 +80,7 @@ class block_descent(LossSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(block_descent(10.0), data, jax.random.key(0), steps=2)
+        >>> result = jaxsvm.fit(jaxsvm.block_descent(10.0), data, jax.random.key(0), steps=2)
         >>> float(result.model.w[0])
         1.0
 

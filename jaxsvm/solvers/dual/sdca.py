@@ -54,7 +54,7 @@ class sdca(CoordinateSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(sdca(10.0), data, jax.random.key(0), steps=10)
+        >>> result = jaxsvm.fit(jaxsvm.sdca(10.0), data, jax.random.key(0), steps=10)
         >>> float(result.model.w[0])
         1.0
 

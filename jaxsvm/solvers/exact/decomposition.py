@@ -80,7 +80,7 @@ class decomposition(QpSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [3.0]], [1, -1, 1])
-        >>> result = jaxsvm.fit(decomposition(10.0, jaxsvm.kernels.linear()), data,
+        >>> result = jaxsvm.fit(jaxsvm.decomposition(10.0, jaxsvm.kernels.linear()), data,
         ...     jax.random.key(0), steps=1)
         >>> result.model.coef.tolist()
         [0.5, -0.5, 0.0]

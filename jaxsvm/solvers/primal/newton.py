@@ -256,7 +256,7 @@ class newton(LinearSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(newton(2.0), data, jax.random.key(0), steps=1)
+        >>> result = jaxsvm.fit(jaxsvm.newton(2.0), data, jax.random.key(0), steps=1)
         >>> result.model.w.tolist(), result.converged
         ([0.5], True)
 

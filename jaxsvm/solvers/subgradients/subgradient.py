@@ -46,7 +46,7 @@ class subgradient(GradientSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(subgradient(2.0), data, jax.random.key(0), steps=3)
+        >>> result = jaxsvm.fit(jaxsvm.subgradient(2.0), data, jax.random.key(0), steps=3)
         >>> float(result.model.w[0])
         0.5
 
