@@ -417,8 +417,8 @@ class pairwise(JointLoss):
             grades; with `censored`, data without an event that is earlier than another row of its
             query, or with a time of 0.
 
-    Differs from the papers: partial sums by a wavelet matrix for any number of grades, instead of
-    a pass for each grade (Joachims) or of trees (Lee and Lin). A pair at margin 1 is no violator.
+    Differs from the papers: partial sums by a wavelet matrix for any number of grades, instead of a
+        pass for each grade (Joachims) or of trees (Lee and Lin). A pair at margin 1 is no violator.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxsvm

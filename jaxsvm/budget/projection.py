@@ -36,7 +36,7 @@ class project(MatrixMaintenance):
         (2, 1)
 
     Differs from the paper: all points are candidates (the paper projects the one of the smallest
-    coefficient).
+        coefficient).
 
     Reference: Z. Wang, K. Crammer, S. Vucetic, Breaking the curse of kernelization: budgeted
         stochastic gradient descent for large-scale SVM training, JMLR 13, 2012, section 4.3.

@@ -60,7 +60,7 @@ class bpas(OnlineSolver):
         ValueError: C not a single positive number, budget below 2.
 
     Differs from the paper: example weights multiply the step; a row that is a point already adds to
-    its coefficient.
+        its coefficient.
 
     Example:
         >>> import jax, jaxsvm

@@ -206,8 +206,8 @@ class augmented_lagrangian(LinearDualSolver):
             1,000 columns.
 
     Differs from the paper: the multipliers change when the error of the minimisation is a share of
-    the duality gap, which is also the criterion to stop. The Newton system is solved by a Cholesky
-    factor, not by conjugate gradients. The line search is by false position.
+        the duality gap, which is also the criterion to stop. The Newton system is solved by a
+        Cholesky factor, not by conjugate gradients. The line search is by false position.
 
     Example:
         >>> import jax, jaxsvm

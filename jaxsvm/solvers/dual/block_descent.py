@@ -75,7 +75,7 @@ class block_descent(LossSolver):
         TypeError: for a derivative of a run; `dual_descent` has those of the same solution.
 
     Differs from the paper: blocks are drawn anew in each pass (the paper: fixed blocks in a random
-    order). They come from memory or from a feature map (the paper: from a disk).
+        order). They come from memory or from a feature map (the paper: from a disk).
 
     Example:
         >>> import jax, jaxsvm

@@ -49,7 +49,7 @@ class sdca(CoordinateSolver):
             data; from `fit` for a precomputed matrix that is not symmetric.
 
     Differs from the paper: permuted passes by default (the analysis draws uniformly:
-    `samplers.uniform()`).
+        `samplers.uniform()`).
 
     Example:
         >>> import jax, jaxsvm

@@ -75,7 +75,8 @@ class decomposition(QpSolver):
             for a precomputed matrix that is not symmetric.
 
     Differs from the papers: compensated sums; blocks within the working set, whose free rows stay
-    first. Pairs are of second order, as in Fan et al. and ThunderSVM; in SVM-light they are not.
+        first. Pairs are of second order, as in Fan et al. and ThunderSVM; in SVM-light they are
+        not.
 
     Example:
         >>> import jax, jaxsvm

@@ -42,7 +42,7 @@ class random_budget_perceptron(BudgetedPerceptron):
         ValueError: budget below 2.
 
     Differs from the paper: example weights multiply the correction; a row that is a point already
-    adds to its coefficient.
+        adds to its coefficient.
 
     Example:
         >>> import jax, jaxsvm

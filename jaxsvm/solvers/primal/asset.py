@@ -162,7 +162,7 @@ class asset_star(GradientSolver):
         ValueError: lam not a single positive number, average_from not an integer of at least 0.
 
     Differs from the paper: the ball follows from the loss at 0 (for the hinge the same,
-    1/sqrt(lam)).
+        1/sqrt(lam)).
 
     Example:
         >>> import jax, jaxsvm

@@ -250,8 +250,8 @@ class newton(LinearSolver):
             does not take. TypeError: for derivatives of a ranking loss in the weights of rows.
 
     Differs from the papers: relative gaps decide when to stop; the residual of a Newton system is
-    at most the square root of the relative gap; no trust region (LIBLINEAR's TRON has one). A free
-    bias moves by about one unit of the scores where no row has curvature.
+        at most the square root of the relative gap; no trust region (LIBLINEAR's TRON has one). A
+        free bias moves by about one unit of the scores where no row has curvature.
 
     Example:
         >>> import jax, jaxsvm

@@ -41,7 +41,7 @@ class subgradient(GradientSolver):
         ValueError: lam not a single positive number, unknown bias.
 
     Differs from the paper: the average weighted by t is returned, whose error falls as 1/t without
-    a logarithm.
+        a logarithm.
 
     Example:
         >>> import jax, jaxsvm
