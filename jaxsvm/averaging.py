@@ -73,13 +73,13 @@ def average_iterates(
             approximation.
 
     Example:
-        >>> import jax.numpy as jnp, optax
-        >>> tx = optax.chain(optax.sgd(1.0), average_iterates())
+        >>> import jax.numpy as jnp, jaxsvm, optax
+        >>> tx = optax.chain(optax.sgd(1.0), jaxsvm.average_iterates())
         >>> w = jnp.zeros(()); state = tx.init(w)
         >>> for _ in range(3):
         ...     updates, state = tx.update(-jnp.ones(()), state, w)
         ...     w = optax.apply_updates(w, updates)
-        >>> float(w), float(averaged_params(state, w))
+        >>> float(w), float(jaxsvm.averaged_params(state, w))
         (3.0, 2.0)
     """
     integer("start", start, 0)

@@ -260,7 +260,7 @@ class Calibrated(Named):
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0]], ["b", "a", "b", "a"])
         >>> result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, jax.random.key(0))
-        >>> chances = calibrate(result.classifier, data)
+        >>> chances = jaxsvm.calibrate(result.classifier, data)
         >>> chances.classes, chances.predict([[2.0]]).tolist()
         (('a', 'b'), ['b'])
         >>> chances.predict_proba([[0.0]]).tolist()
@@ -334,7 +334,7 @@ def calibrate(model: Any, data: Batch, *, method: str = "sigmoid", coupling: str
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0]], [1, -1, 1, -1])
         >>> result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, jax.random.key(0))
-        >>> calibrate(result.model, data).predict_proba([[0.0]])
+        >>> jaxsvm.calibrate(result.model, data).predict_proba([[0.0]])
         array([[0.5, 0.5]], dtype=float32)
 
     Reference: A. Niculescu-Mizil, R. Caruana, Predicting good probabilities with supervised

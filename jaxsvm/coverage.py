@@ -35,7 +35,7 @@ class Conformal(Named):
         >>> data = jaxsvm.dataset(x, np.where(x[:, 0] > 0, "b", "a"))
         >>> result = jaxsvm.fit(jaxsvm.linear_svm(1.0), jaxsvm.take(data, np.arange(40)),
         ...     jax.random.key(0))
-        >>> sets = conformal(result.classifier, jaxsvm.take(data, np.arange(40, 80)), 0.1)
+        >>> sets = jaxsvm.conformal(result.classifier, jaxsvm.take(data, np.arange(40, 80)), 0.1)
         >>> sets.sets([[-2.0], [2.0]])
         [('a',), ('b',)]
     """
@@ -100,11 +100,11 @@ def conformal(model: Model, data: Batch, alpha: float = 0.1) -> Any:
             model does not have, values that are not finite.
 
     Example:
-        >>> import jax, jaxsvm, numpy as np
+        >>> import jax, jax.numpy as jnp, jaxsvm, numpy as np
         >>> x = np.linspace(-1, 1, 40)[:, None]
         >>> data = jaxsvm.dataset(x, x[:, 0] + np.tile([0.1, -0.1], 20), task="regression")
         >>> line = jaxsvm.models.Linear(jnp.ones(1), jnp.zeros(()))
-        >>> conformal(line, data).predict([[0.0], [2.0]]).astype(float).round(2).tolist()
+        >>> jaxsvm.conformal(line, data).predict([[0.0], [2.0]]).astype(float).round(2).tolist()
         [[-0.1, 0.1], [1.9, 2.1]]
 
     Reference: V. Vovk, A. Gammerman, G. Shafer, Algorithmic learning in a random world, 2005; J.

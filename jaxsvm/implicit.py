@@ -110,10 +110,10 @@ def solution(
             invalid `bias` or `free`.
 
     Example: two points at -1 and 1, linear kernel, C above 1/2: f(x) = x whatever C is
-        >>> import jaxsvm
-        >>> from jaxsvm import kernels, losses
+        >>> import jax, jax.numpy as jnp, jaxsvm
+        >>> from jaxsvm import implicit, kernels, losses
         >>> data = jaxsvm.dataset([[-1.0], [1.0]], [-1, 1])
-        >>> width = lambda x: solution(jnp.array([-0.5, 0.5]), 0.0, kernels.linear(),
+        >>> width = lambda x: implicit.solution(jnp.array([-0.5, 0.5]), 0.0, kernels.linear(),
         ...     data._replace(x=x), 1.0, losses.hinge)[0]
         >>> jnp.round(jax.jit(jax.jacobian(width))(data.x)[1, :, 0], 3).tolist()
         [0.5, -0.5]
@@ -350,11 +350,12 @@ def simplex_solution(
         coef (n, k).
 
     Example: two orthogonal points, C above 1/2: coef_00 = 1 / (2 |x_0|^2)
-        >>> import jaxsvm
-        >>> from jaxsvm import kernels
+        >>> import jax, jax.numpy as jnp, jaxsvm
+        >>> from jaxsvm import implicit, kernels
         >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0]], [0, 1], task="multiclass")
         >>> coef = jnp.array([[0.5, -0.5], [-0.5, 0.5]])
-        >>> of_rows = lambda x: simplex_solution(coef, kernels.linear(), data._replace(x=x), 1.0)
+        >>> of_rows = lambda x: implicit.simplex_solution(coef, kernels.linear(),
+        ...     data._replace(x=x), 1.0)
         >>> jnp.round(jax.jit(jax.jacobian(of_rows))(data.x)[0, 0, 0], 3).tolist()
         [-1.0, 0.5]
     """
@@ -457,10 +458,10 @@ def linear_solution(
             scalar; a shape that does not match.
 
     Example: one point at 1 with target 1, squared loss: w = 1 / (1 + lam)
-        >>> import jaxsvm
+        >>> import jax, jax.numpy as jnp, jaxsvm
         >>> from jaxsvm import losses
         >>> data = jaxsvm.dataset([[1.0]], [1.0], task="regression")
-        >>> weights = lambda lam: linear_solution(jnp.array([0.5]), 0.0, data, lam,
+        >>> weights = lambda lam: jaxsvm.implicit.linear_solution(jnp.array([0.5]), 0.0, data, lam,
         ...     losses.squared)[0]
         >>> jax.jit(jax.jacobian(weights))(1.0).tolist()
         [-0.25]

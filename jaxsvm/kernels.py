@@ -108,15 +108,15 @@ class Kernel(Node):
     One of your own is a subclass with a method `block`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> k = 0.5 * rbf(sigma=1.0) + linear()
+        >>> import jax, jax.numpy as jnp, jaxsvm
+        >>> k = 0.5 * jaxsvm.kernels.rbf(sigma=1.0) + jaxsvm.kernels.linear()
         >>> k(jnp.ones((2, 3)), jnp.ones((1, 3))).tolist()
         [[3.5], [3.5]]
-        >>> @node
-        ... class cauchy(Kernel):
-        ...     width: float = positive(default=1.0)
+        >>> @jaxsvm.node
+        ... class cauchy(jaxsvm.kernels.Kernel):
+        ...     width: float = jaxsvm.positive(default=1.0)
         ...     def block(self, x, z):
-        ...         return 1 / (1 + sqdist(x, z) / self.width)
+        ...         return 1 / (1 + jaxsvm.kernels.sqdist(x, z) / self.width)
         >>> value = lambda width: cauchy(width)(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]
         >>> jax.jit(jax.grad(value))(1.0).tolist()
         0.25
@@ -363,8 +363,8 @@ class rbf(_OfDistances):
             number of columns than gamma.
 
     Example: the first column counts, the second hardly
-        >>> import jax.numpy as jnp
-        >>> k = rbf(gamma=jnp.array([1.0, 1e-6]))
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> k = jaxsvm.kernels.rbf(gamma=jnp.array([1.0, 1e-6]))
         >>> (k(jnp.zeros((1, 2)), jnp.eye(2)) > 0.9).tolist()
         [[False, True]]
     """
@@ -458,8 +458,8 @@ def matern(sigma: float, *, nu: float = 1.5) -> Kernel:
         ValueError: sigma not above 0, another nu.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> k = matern(2.0, nu=0.5)(jnp.zeros((1, 1)), jnp.array([[0.0], [2.0]]))
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> k = jaxsvm.kernels.matern(2.0, nu=0.5)(jnp.zeros((1, 1)), jnp.array([[0.0], [2.0]]))
         >>> [round(value, 3) for value in k[0].tolist()]
         [1.0, 0.368]
 
@@ -535,8 +535,8 @@ class rational_quadratic(_OfDistances):
         alpha: how few widths, > 0.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> k = rational_quadratic(1.0)(jnp.zeros((1, 1)), jnp.array([[2.0]]))
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> k = jaxsvm.kernels.rational_quadratic(1.0)(jnp.zeros((1, 1)), jnp.array([[2.0]]))
         >>> round(float(k[0, 0]), 3)
         0.333
 
@@ -564,8 +564,9 @@ class cosine(_OfProducts):
     """The cosine <x, z> / (|x| |z|), 0 for rows of zeros.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> k = cosine()(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.array([[0.0, 2.0]]))
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> x = jnp.array([[3.0, 4.0], [0.0, 0.0]])
+        >>> k = jaxsvm.kernels.cosine()(x, jnp.array([[0.0, 2.0]]))
         >>> [round(value, 3) for value in k[:, 0].tolist()]
         [0.8, 0.0]
     """
@@ -603,8 +604,9 @@ class additive_chi2(_OfHistograms):
     hold a negative number are nan. It is computed column by column, in n m d operations.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> additive_chi2()(jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 0.0]])).tolist()
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> k = jaxsvm.kernels.additive_chi2()
+        >>> k(jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 0.0]])).tolist()
         [[1.5]]
 
     Reference: A. Vedaldi, A. Zisserman, Efficient additive kernels via explicit feature maps, IEEE
@@ -629,8 +631,8 @@ class chi2(_OfHistograms):
         gamma: > 0, as of scikit-learn's `chi2_kernel`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> k = chi2(0.5)(jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 2.0]]))
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> k = jaxsvm.kernels.chi2(0.5)(jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 2.0]]))
         >>> round(float(k[0, 0]), 3)
         0.607
 
@@ -764,7 +766,9 @@ class custom(Kernel):
 
     Example:
         >>> import jax.numpy as jnp
-        >>> cauchy = custom(lambda x, z, width: 1 / (1 + sqdist(x, z) / width), 1.0)
+        >>> from jaxsvm import kernels
+        >>> block = lambda x, z, width: 1 / (1 + kernels.sqdist(x, z) / width)
+        >>> cauchy = kernels.custom(block, 1.0)
         >>> cauchy(jnp.array([[1e6], [1e6 + 1]]), jnp.array([[1e6]])).tolist()
         [[1.0], [0.5]]
     """
@@ -900,7 +904,8 @@ def by_name(name: str, gamma: Any = 1.0, coef0: object = 0.0, degree: int = 3) -
         ValueError: another name, or a number that the kernel does not take.
 
     Example:
-        >>> by_name("laplacian", 0.5), by_name("poly", 0.5, degree=2)
+        >>> import jaxsvm
+        >>> jaxsvm.kernels.by_name("laplacian", 0.5), jaxsvm.kernels.by_name("poly", 0.5, degree=2)
         (laplacian(2.0), polynomial(0.5, 0.0, degree=2))
     """
     name = ALIASES.get(name, name)
@@ -928,7 +933,8 @@ def gamma_grid(x: Array, size: int = 8) -> np.ndarray:
         ValueError: all rows are equal.
 
     Example:
-        >>> gamma_grid(np.array([[0.0], [2.0]]), 2).round(4).tolist()
+        >>> import jaxsvm, numpy as np
+        >>> jaxsvm.kernels.gamma_grid(np.array([[0.0], [2.0]]), 2).round(4).tolist()
         [0.0079, 25.0]
     """
     rows: Any = matrix("x", x)

@@ -109,6 +109,7 @@ class hinge_loss(Loss):
     The slope at the kink is 0: a row violates its margin where y f < 1.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> from jaxsvm import losses
         >>> losses.hinge.value(jnp.array([0.5, 1.0]), jnp.array([1.0, 1.0])).tolist()
         [0.5, 0.0]
@@ -416,14 +417,14 @@ class pairwise(JointLoss):
             grades; with `censored`, data without an event that is earlier than another row of its
             query, or with a time of 0.
 
-    Differs from the papers: partial sums by a wavelet matrix for any number of grades, instead of
-    a pass for each grade (Joachims) or of trees (Lee and Lin). A pair at margin 1 is no violator.
+    Differs from the papers: partial sums by a wavelet matrix for any number of grades, instead of a
+        pass for each grade (Joachims) or of trees (Lee and Lin). A pair at margin 1 is no violator.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax, jax.numpy as jnp, jaxsvm
         >>> data = jaxsvm.dataset(jnp.eye(2), [2, 1], task="ranking")
-        >>> risk = jax.jit(lambda scores: pairwise().joint(data).value_and_slope(scores))
-        >>> value, slope = risk(jnp.array([0.5, 0.0]))
+        >>> risk = jaxsvm.losses.pairwise().joint(data)
+        >>> value, slope = jax.jit(risk.value_and_slope)(jnp.array([0.5, 0.0]))
         >>> float(value), slope.tolist()
         (0.5, [-1.0, 1.0])
 
@@ -460,7 +461,8 @@ class custom(Loss):
         multiclass: whether scores are (b, k).
 
     Example:
-        >>> huber = custom(
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> huber = jaxsvm.losses.custom(
         ...     lambda f, y, width: jnp.where(
         ...         jnp.abs(f - y) < width, (f - y) ** 2 / (2 * width), jnp.abs(f - y) - width / 2
         ...     ),
@@ -518,7 +520,8 @@ def by_name(name: str) -> Loss:
         ValueError: another name.
 
     Example:
-        >>> by_name("log_loss"), by_name("pinball")
+        >>> import jaxsvm
+        >>> jaxsvm.losses.by_name("log_loss"), jaxsvm.losses.by_name("pinball")
         (logistic(), pinball())
     """
     name = ALIASES.get(name, name)

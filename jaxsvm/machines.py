@@ -69,7 +69,7 @@ class linear_svm(LinearSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(linear_svm(10.0), data, jax.random.key(0))
+        >>> result = jaxsvm.fit(jaxsvm.linear_svm(10.0), data, jax.random.key(0))
         >>> round(float(result.model.w[0]), 3), result.status.split(":")[0]
         (1.0, 'interior_point converged after 1 step')
 
@@ -138,7 +138,7 @@ def kernel_svm(
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[0.0, 0], [0, 1], [1, 0], [1, 1]], [-1, 1, 1, -1])
-        >>> machine = kernel_svm(10.0, jaxsvm.kernels.rbf(gamma=1.0))
+        >>> machine = jaxsvm.kernel_svm(10.0, jaxsvm.kernels.rbf(gamma=1.0))
         >>> jaxsvm.fit(machine, data, jax.random.key(0)).predict(data.x).tolist()
         [-1, 1, 1, -1]
 
@@ -230,6 +230,7 @@ class by_C(Wrapper):
 
     Example:
         >>> import jax, jaxsvm
+        >>> from jaxsvm.machines import newton_by_C
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
         >>> result = jaxsvm.fit(newton_by_C(0.25), data, jax.random.key(0), steps=1)
         >>> result.model.w.tolist()
@@ -255,6 +256,7 @@ def newton_by_C(C: Any, **options: Any) -> by_C:
     """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by `newton`, of those options.
 
     Example:
+        >>> from jaxsvm.machines import newton_by_C
         >>> newton_by_C(0.25, bias="feature").inner.bias
         'feature'
     """
@@ -276,7 +278,8 @@ class one_vs_weighted_rest(Problems):
         A solver as `one_vs_rest`.
 
     Example:
-        >>> import jax, jaxsvm
+        >>> import jax, jax.numpy as jnp, jaxsvm
+        >>> from jaxsvm.machines import newton_by_C, one_vs_weighted_rest
         >>> data = jaxsvm.dataset([[1.0], [0.0], [-1.0]], [0, 1, 2], task="multiclass")
         >>> solver = one_vs_weighted_rest(newton_by_C(0.25), jnp.array([1.0, 1.0, 3.0]))
         >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=1)

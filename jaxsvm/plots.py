@@ -75,7 +75,7 @@ def learning_curve(
         >>> matplotlib.use("agg")
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
         >>> result = jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=20, every=5)
-        >>> len(learning_curve(result, value="loss").lines)
+        >>> len(jaxsvm.plots.learning_curve(result, value="loss").lines)
         1
     """
     check_choice("x", x, ("step", "evals"))
@@ -171,7 +171,7 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
         >>> data = jaxsvm.dataset([[1.0, 0.0], [-1.0, 0.0]], [1, -1])
         >>> result = jaxsvm.fit(jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), data, jax.random.key(0),
         ...     steps=20)
-        >>> [text.get_text() for text in decision_region(result.model,
+        >>> [text.get_text() for text in jaxsvm.plots.decision_region(result.model,
         ...     data).get_legend().get_texts()]
         ['-1', '+1', 'support vectors']
     """
@@ -253,11 +253,11 @@ def heatmap(
         ValueError: the table does not have two axes.
 
     Example:
-        >>> import jaxsvm, matplotlib
+        >>> import jaxsvm, matplotlib, numpy as np
         >>> matplotlib.use("agg")
         >>> table = jaxsvm.sweep.table(np.array([[0.1, 0.2]]), lam=np.array([1.0]),
         ...     sigma=np.array([1.0, 2.0]))
-        >>> heatmap(table).get_xlabel()
+        >>> jaxsvm.plots.heatmap(table).get_xlabel()
         'sigma'
     """
     if not isinstance(table, Table):

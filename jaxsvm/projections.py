@@ -28,8 +28,8 @@ def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
             optax.projections.projection_l2_ball(w, 10.0)`.
 
     Example:
-        >>> import jax.numpy as jnp, optax
-        >>> tx = optax.chain(optax.sgd(1.0), keep(lambda w: jnp.clip(w, -1, 1)))
+        >>> import jax.numpy as jnp, jaxsvm, optax
+        >>> tx = optax.chain(optax.sgd(1.0), jaxsvm.keep(lambda w: jnp.clip(w, -1, 1)))
         >>> params = jnp.zeros(2)
         >>> updates, _ = tx.update(jnp.array([-5.0, 0.5]), tx.init(params), params)
         >>> optax.apply_updates(params, updates).tolist()
@@ -103,8 +103,9 @@ def product(sets: dict[str, Callable]) -> Callable[[Any], Any]:
         TypeError: sets is not such a dict.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> both = product({"w": ball(1.0), "b": lambda b: jnp.clip(b, -2, 2)})
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> ball, interval = jaxsvm.projections.ball(1.0), lambda b: jnp.clip(b, -2, 2)
+        >>> both = jaxsvm.projections.product({"w": ball, "b": interval})
         >>> {k: v.tolist() for k, v in both({"w": jnp.array([3.0, 4.0]),
         ...     "b": jnp.array(9.0)}).items()}
         {'w': [0.6000000238418579, 0.800000011920929], 'b': 2.0}

@@ -63,10 +63,11 @@ def risk_of(loss: Any, data: Batch) -> Risk:
             effect.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax.numpy as jnp, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [2.0]], [1, -1], [3.0, 1.0])
-        >>> risk, slope = risk_of(jaxsvm.losses.hinge, data).value_and_slope(jnp.zeros(2))
-        >>> risk.item(), slope.tolist()
+        >>> risk = jaxsvm.risks.risk_of(jaxsvm.losses.hinge, data)
+        >>> value, slope = risk.value_and_slope(jnp.zeros(2))
+        >>> value.item(), slope.tolist()
         (1.0, [-0.75, 0.25])
     """
     if couples_rows(loss):

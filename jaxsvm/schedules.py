@@ -26,7 +26,8 @@ def inverse_time(scale: float, offset: float = 0.0) -> Callable[[Array], Array]:
         offset: initial value of the step counter, >= 0.
 
     Example:
-        >>> [float(inverse_time(2.0)(t)) for t in (0, 1)]
+        >>> import jaxsvm
+        >>> [float(jaxsvm.schedules.inverse_time(2.0)(t)) for t in (0, 1)]
         [2.0, 1.0]
     """
     check_nonnegative(offset=offset)

@@ -548,6 +548,7 @@ class Loss(Node):
         """The loss of each score at its target, with `slope` as its derivative in the score.
 
         Example:
+            >>> import jax.numpy as jnp
             >>> from jaxsvm import losses
             >>> losses.hinge(jnp.array([0.5, 2.0]), jnp.array([1, 1])).tolist()
             [0.5, 0.0]
@@ -885,9 +886,9 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
         ValueError: known row numbers are out of range.
 
     Example:
-        >>> import jaxsvm, jax.numpy as jnp
+        >>> import jax.numpy as jnp, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [2.0]], [-1, 1])
-        >>> take(data, jnp.array([1, -1])).weight.tolist()
+        >>> jaxsvm.take(data, jnp.array([1, -1])).weight.tolist()
         [1.0, 0.0]
     """
     check_batch("data", data)
@@ -938,7 +939,7 @@ def column(data: Batch, c: int | str) -> Batch:
     Example:
         >>> import jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [2.0]], [[1, 0], [1, 1]])
-        >>> column(data, 1).y.tolist()
+        >>> jaxsvm.column(data, 1).y.tolist()
         [-1.0, 1.0]
     """
     check_batch("data", data)

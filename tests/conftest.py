@@ -53,12 +53,11 @@ for name, value in CACHE.items():
 
 
 def mark_long(items):
-    """Notebooks and the examples of docstrings are long tests. Of a test marked `long(but=k)` the
-    first k cases are not."""
+    """Notebooks are long tests. Of a test marked `long(but=k)` the first k cases are not."""
     seen = collections.Counter()
     for item in items:
         marker = item.get_closest_marker("long")
-        if item.nodeid.split("::")[0].endswith(".ipynb") or isinstance(item, pytest.DoctestItem):
+        if item.nodeid.split("::")[0].endswith(".ipynb"):
             item.add_marker(pytest.mark.long)
         elif marker and seen[item.obj] < marker.kwargs.get("but", 0):
             item.own_markers = [m for m in item.own_markers if m.name != "long"]

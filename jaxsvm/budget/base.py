@@ -122,9 +122,9 @@ class Maintenance(Node):
     Example:
         >>> import jax, jaxsvm
         >>> @jaxsvm.node
-        ... class remove_oldest(Maintenance):
+        ... class remove_oldest(jaxsvm.budget.Maintenance):
         ...     def change(self, kernel, points, state):
-        ...         return remove_point(points, points.oldest), state
+        ...         return jaxsvm.budget.remove_point(points, points.oldest), state
         >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.linear(), budget=2, maintain=remove_oldest())
         >>> result = jaxsvm.fit(solver, jaxsvm.dataset([[1.0], [-1.0]], [1, -1]), jax.random.key(0),
         ...     steps=20)

@@ -61,7 +61,8 @@ class merge(Maintenance):
 
     Example:
         >>> import jax, jaxsvm
-        >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.rbf(1.0), budget=2, maintain=merge())
+        >>> merge = jaxsvm.budget.merge()
+        >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.rbf(1.0), budget=2, maintain=merge)
         >>> result = jaxsvm.fit(solver, jaxsvm.dataset([[1.0], [0.9], [-1.0]], [1, 1, -1]),
         ...     jax.random.key(0), steps=20)
         >>> [len(result.model.coef), bool(result.finite)]

@@ -28,14 +28,15 @@ class project(MatrixMaintenance):
 
     Example:
         >>> import jax, jaxsvm
-        >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.rbf(1.0), budget=2, maintain=project())
+        >>> project = jaxsvm.budget.project()
+        >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.rbf(1.0), budget=2, maintain=project)
         >>> result = jaxsvm.fit(solver, jaxsvm.dataset([[1.0], [0.9], [-1.0]], [1, 1, -1]),
         ...     jax.random.key(0), steps=20)
         >>> result.model.x.shape
         (2, 1)
 
     Differs from the paper: all points are candidates (the paper projects the one of the smallest
-    coefficient).
+        coefficient).
 
     Reference: Z. Wang, K. Crammer, S. Vucetic, Breaking the curse of kernelization: budgeted
         stochastic gradient descent for large-scale SVM training, JMLR 13, 2012, section 4.3.

@@ -24,7 +24,8 @@ class remove(Maintenance):
 
     Example:
         >>> import jax, jaxsvm
-        >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.linear(), budget=2, maintain=remove())
+        >>> remove = jaxsvm.budget.remove()
+        >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.linear(), budget=2, maintain=remove)
         >>> result = jaxsvm.fit(solver, jaxsvm.dataset([[1.0], [-1.0]], [1, -1]), jax.random.key(0),
         ...     steps=20)
         >>> result.model.x.shape

@@ -23,7 +23,8 @@ def breast_cancer(columns: Sequence[int] | None = None) -> Batch:
         columns: indices among the 30; None: all.
 
     Example:
-        >>> breast_cancer(columns=[0, 1]).x.shape
+        >>> import jaxsvm
+        >>> jaxsvm.data.breast_cancer(columns=[0, 1]).x.shape
         (569, 2)
 
     Reference: W. Wolberg, O. Mangasarian, N. Street, W. Street, UCI Machine Learning Repository,

@@ -61,7 +61,8 @@ def chunks(x: Any, y: object = None, weight: object = None, *, rows: int) -> Chu
         ValueError: shapes that do not match, rows < 1.
 
     Example:
-        >>> parts = chunks(np.ones((10, 2)), np.ones(10), rows=4)
+        >>> import jaxsvm, numpy as np
+        >>> parts = jaxsvm.data.chunks(np.ones((10, 2)), np.ones(10), rows=4)
         >>> [part.x.shape for part in parts], len(parts[1:])
         ([(4, 2), (4, 2), (2, 2)], 2)
     """

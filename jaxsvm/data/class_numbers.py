@@ -25,7 +25,8 @@ def encode(y: object, names: object = None) -> tuple[np.ndarray, tuple]:
         ValueError: fewer than two classes, or a name that is not among `names`.
 
     Example:
-        >>> encode(["spam", "ham", "spam"])
+        >>> import jaxsvm
+        >>> jaxsvm.data.class_numbers.encode(["spam", "ham", "spam"])
         (array([ 1, -1,  1]), ('ham', 'spam'))
     """
     y = _names("y", y)

@@ -48,11 +48,11 @@ def load(path: str | os.PathLike, target: str | None = None, *, task: str | None
         ImportError: pandas or scikit-learn is missing.
 
     Example:
-        >>> import tempfile
+        >>> import os, tempfile, jaxsvm
         >>> path = os.path.join(tempfile.mkdtemp(), "rows.csv")
         >>> with open(path, "w") as file:
         ...     _ = file.write("a,b,pet\n1,2,cat\n3,5,dog\n")
-        >>> load(path, "pet")
+        >>> jaxsvm.data.load(path, "pet")
         Batch of 2 rows of 2 columns, float32; classes cat as -1 (1), dog as 1 (1)
     """
     if not os.path.exists(path):

@@ -33,8 +33,8 @@ def folds(
         ValueError: fewer rows, or fewer groups, than folds; groups of another length than y.
 
     Example:
-        >>> import jax
-        >>> fold = folds(jax.random.key(0), [1, -1, 1, -1], 2)
+        >>> import jax, jaxsvm
+        >>> fold = jaxsvm.data.folds(jax.random.key(0), [1, -1, 1, -1], 2)
         >>> int(fold[0] + fold[2]), int(fold[1] + fold[3])
         (1, 1)
     """

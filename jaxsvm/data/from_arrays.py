@@ -95,9 +95,10 @@ def dataset(
             sparse matrix is so far from 0 that distances lose digits.
 
     Example:
-        >>> dataset([[1, 2], [3, 4]], [1, -1]).x.dtype.name
+        >>> import jaxsvm
+        >>> jaxsvm.dataset([[1, 2], [3, 4]], [1, -1]).x.dtype.name
         'float32'
-        >>> dataset([[1, 2], [3, 4]], ["spam", "ham"])
+        >>> jaxsvm.dataset([[1, 2], [3, 4]], ["spam", "ham"])
         Batch of 2 rows of 2 columns, float32; classes ham as -1 (1), spam as 1 (1)
     """
     if task is not None:

@@ -40,8 +40,9 @@ def standardize(x: Array) -> Standardize:
         ValueError: x are `SparseRows`, whose zeros would not stay zeros.
 
     Example:
+        >>> import jax.numpy as jnp, jaxsvm
         >>> x = jnp.array([[1.0], [3.0]])
-        >>> standardize(x)(x).tolist()
+        >>> jaxsvm.data.standardize(x)(x).tolist()
         [[-1.0], [1.0]]
     """
     x = _dense(x)
@@ -99,8 +100,9 @@ def scale(x: Array) -> Scale:
         x: (n, d), the training rows.
 
     Example:
+        >>> import jax.numpy as jnp, jaxsvm
         >>> x = jnp.array([[1.0], [3.0], [2.0]])
-        >>> scale(x)(x).tolist()
+        >>> jaxsvm.data.scale(x)(x).tolist()
         [[0.0], [1.0], [0.5]]
     """
     x = matrix("x", x)

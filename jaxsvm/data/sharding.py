@@ -47,7 +47,7 @@ def shard(data: Batch, mesh: Mesh | None = None, *, blocks: int | None = None) -
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [2.0], [3.0]], [-1, 1, 1])
-        >>> rows = shard(data, jax.make_mesh((1,), ("rows",)), blocks=2)
+        >>> rows = jaxsvm.shard(data, jax.make_mesh((1,), ("rows",)), blocks=2)
         >>> rows.x[:, 0].tolist(), rows.weight.tolist()
         ([1.0, 1.0, 2.0, 3.0], [1.0, 0.0, 1.0, 1.0])
     """

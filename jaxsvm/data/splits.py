@@ -25,7 +25,7 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
     Example:
         >>> import jax, jaxsvm, numpy as np
         >>> data = jaxsvm.dataset(np.eye(10), [1, -1] * 5)
-        >>> [part.y.shape[0] for part in split(jax.random.key(0), data, 3, 1, 1)]
+        >>> [part.y.shape[0] for part in jaxsvm.data.split(jax.random.key(0), data, 3, 1, 1)]
         [6, 2, 2]
     """
     check_key("key", key)

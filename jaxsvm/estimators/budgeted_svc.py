@@ -60,6 +60,7 @@ class BudgetedSVC(KernelParameters, PartialFitMixin, ModelAttributes):
         intercept_: (1,) or (k,) zeros.
 
     Example:
+        >>> from jaxsvm.estimators import BudgetedSVC
         >>> X, y = [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1, 1]
         >>> BudgetedSVC(C=10.0, gamma=1.0, budget=4, random_state=0).fit(X, y).predict(X).tolist()
         [0, 0, 1, 1]

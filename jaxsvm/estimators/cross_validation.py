@@ -90,7 +90,7 @@ class GridCV(BaseSearchCV):
 
     Example:
         >>> import numpy as np
-        >>> from jaxsvm.estimators import SVC
+        >>> from jaxsvm.estimators import SVC, GridCV
         >>> X = np.random.default_rng(0).normal(size=(60, 2))
         >>> search = GridCV(SVC(), {"C": [0.1, 10.0], "gamma": [0.01, 1.0]}, cv=3)
         >>> search.fit(X, (X**2).sum(1) > 1.2).best_params_, search.scores_.shape

@@ -74,6 +74,7 @@ class NystromFeatures(Map):
         phi_: the map, see `jaxsvm.features.nystrom`.
 
     Example:
+        >>> from jaxsvm.estimators import NystromFeatures
         >>> NystromFeatures(gamma=1.0, n_components=2, random_state=0).fit_transform([[0.0], [1.0],
         ...     [2.0]]).shape
         (3, 2)
@@ -119,6 +120,7 @@ class FourierFeatures(Map):
         phi_: the map, see `jaxsvm.features.fourier`.
 
     Example:
+        >>> from jaxsvm.estimators import FourierFeatures
         >>> FourierFeatures(gamma=1.0, n_components=4, random_state=0).fit_transform([[0.0], [1.0],
         ...     [2.0]]).shape
         (3, 4)

@@ -81,6 +81,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
             with loss="hinge", dual=True, a solver of "l2" or multi_class="crammer_singer".
 
     Example:
+        >>> from jaxsvm.estimators import LinearSVC
         >>> clf = LinearSVC(C=10.0, random_state=0).fit([[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1])
         >>> clf.score([[0.5], [3.5]], [0, 1])
         1.0

@@ -50,6 +50,7 @@ class LinearSVR(LinearSVM, BaseRegressor):
         ValueError: from `fit`, for a parameter out of its range.
 
     Example:
+        >>> from jaxsvm.estimators import LinearSVR
         >>> reg = LinearSVR(C=100.0, fit_intercept=False, random_state=0)
         >>> round(float(reg.fit([[1.0], [2.0]], [2.0, 4.0]).predict([[3.0]])[0]), 2)
         6.0

@@ -50,6 +50,7 @@ class NuSVC(KernelClassifier):
         TypeError: a sparse precomputed matrix.
 
     Example:
+        >>> from jaxsvm.estimators import NuSVC
         >>> X, y = [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1, 1]
         >>> NuSVC(nu=0.5, gamma=1.0).fit(X, y).predict(X).tolist()
         [0, 0, 1, 1]

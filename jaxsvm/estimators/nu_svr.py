@@ -39,6 +39,7 @@ class NuSVR(BaseRegressor, KernelSVM):
         TypeError: a sparse precomputed matrix.
 
     Example:
+        >>> from jaxsvm.estimators import NuSVR
         >>> reg = NuSVR(kernel="linear", C=100.0).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0])
         >>> round(float(reg.predict([[4.0]])[0]), 2)
         8.0

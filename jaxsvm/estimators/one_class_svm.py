@@ -80,6 +80,7 @@ class OneClassSVM(OutlierDetector, KernelSVM):
         TypeError: a sparse precomputed matrix.
 
     Example:
+        >>> from jaxsvm.estimators import OneClassSVM
         >>> clf = OneClassSVM(gamma=1.0, nu=0.2).fit([[0.0], [0.1], [0.2], [0.3], [0.4]])
         >>> clf.predict([[0.2], [9.0]]).tolist()
         [1, -1]

@@ -90,6 +90,7 @@ class Pegasos(PassParameters, PartialFitMixin, ModelAttributes):
         ValueError: from `fit`, for a parameter out of its range.
 
     Example:
+        >>> from jaxsvm.estimators import Pegasos
         >>> X, y = [[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1]
         >>> clf = Pegasos(alpha=1e-2, random_state=0).fit(X, y)
         >>> clf.predict([[0.5], [3.5]]).tolist()

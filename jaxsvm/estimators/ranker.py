@@ -126,6 +126,7 @@ class Ranker(PairwiseSVM):
             one query with different grades.
 
     Example:
+        >>> from jaxsvm.estimators import Ranker
         >>> x, y = [[3.0], [1.0], [0.0], [2.0]], [2, 1, 0, 1]
         >>> ranker = Ranker(lam=0.1).fit(x, y, qid=[0, 0, 1, 1])
         >>> ranker.predict([[1.0], [2.0]]).argmax().item()

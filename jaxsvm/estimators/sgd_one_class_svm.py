@@ -26,6 +26,8 @@ class shortfall(Loss):
     """The loss max(0, -f) of scores below 0; targets are not read.
 
     Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxsvm.estimators.sgd_one_class_svm import shortfall
         >>> shortfall()(jnp.array([-2.0, 1.0]), jnp.zeros(2)).tolist()
         [2.0, 0.0]
     """
@@ -61,6 +63,7 @@ class one_class_descent(GradientSolver):
 
     Example:
         >>> import jax, jaxsvm
+        >>> from jaxsvm.estimators.sgd_one_class_svm import one_class_descent
         >>> data = jaxsvm.dataset([[1.0], [2.0]], [0.0, 0.0], task="regression")
         >>> run = jaxsvm.fit(one_class_descent(1.0, scale=2.5), data, jax.random.key(0), steps=4000)
         >>> round(float(run.model.w[0]), 1)
@@ -116,6 +119,7 @@ class SGDOneClassSVM(PassParameters, OutlierDetector, ModelAttributes):
         ValueError: from `fit`, for a parameter out of its range.
 
     Example:
+        >>> from jaxsvm.estimators import SGDOneClassSVM
         >>> rows = [[1.0, 1.2], [1.1, 0.9], [0.9, 1.0], [1.2, 1.1], [1.0, 1.0]]
         >>> clf = SGDOneClassSVM(nu=0.1, random_state=0).fit(rows)
         >>> clf.predict([[1.1, 1.1], [-1.0, 0.5]]).tolist()

@@ -40,6 +40,7 @@ class SurvivalSVM(PairwiseSVM):
             for data without an event before the time of another row.
 
     Example:
+        >>> from jaxsvm.estimators import SurvivalSVM
         >>> x, y = [[3.0], [1.0], [0.0], [2.0]], [9.0, -4.0, 1.5, 4.0]  # the second is censored
         >>> machine = SurvivalSVM(lam=0.1, loss="squared_hinge").fit(x, y)
         >>> machine.predict([[1.0], [2.0]]).argmax().item(), machine.score(x, y)

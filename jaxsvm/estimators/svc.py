@@ -81,6 +81,7 @@ class SVC(KernelClassifier):
         TypeError: a sparse precomputed matrix.
 
     Example:
+        >>> from jaxsvm.estimators import SVC
         >>> X, y = [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1, 1]
         >>> SVC(C=10.0, gamma=1.0).fit(X, y).predict(X).tolist()
         [0, 0, 1, 1]

@@ -99,6 +99,7 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
 
     Example:
         >>> import jaxsvm
+        >>> from jaxsvm.estimators import SVMClassifier
         >>> clf = SVMClassifier(jaxsvm.sdca(10.0, bias="feature"), random_state=0)
         >>> clf.fit([[0.0], [1.0], [3.0], [4.0]], ["no", "no", "yes", "yes"]).predict([[0.5],
         ...     [3.5]]).tolist()
@@ -128,6 +129,7 @@ class SVMRegressor(SolverParameterMixin, BaseRegressor):
 
     Example:
         >>> import jaxsvm
+        >>> from jaxsvm.estimators import SVMRegressor
         >>> reg = SVMRegressor(jaxsvm.sdca(100.0, loss=jaxsvm.losses.eps_insensitive(0.0)),
         ...     random_state=0)
         >>> round(float(reg.fit([[1.0], [2.0]], [2.0, 4.0]).predict([[3.0]])[0]), 2)

@@ -41,6 +41,7 @@ class SVR(BaseRegressor, KernelSVM):
         TypeError: a sparse precomputed matrix.
 
     Example:
+        >>> from jaxsvm.estimators import SVR
         >>> reg = SVR(kernel="linear", C=100.0, epsilon=0.0).fit([[1.0], [2.0]], [2.0, 4.0])
         >>> round(float(reg.predict([[3.0]])[0]), 2)
         6.0

@@ -90,8 +90,8 @@ def additive_chi2(*, dim: int, steps: int = 2, interval: float | None = None) ->
         ValueError: dim or steps below 1, interval not above 0.
 
     Example:
-        >>> import jax, jaxsvm
-        >>> phi = additive_chi2(dim=1, steps=5)
+        >>> import jax, jax.numpy as jnp, jaxsvm
+        >>> phi = jaxsvm.features.additive_chi2(dim=1, steps=5)
         >>> x = jnp.array([[1.0], [3.0]])
         >>> kernel = jaxsvm.kernels.additive_chi2()
         >>> error = jax.jit(lambda x: jnp.max(jnp.abs(phi(x) @ phi(x).T - kernel(x, x))))
@@ -137,9 +137,9 @@ def chi2(
         ValueError: another kernel, an odd number of paired features, no features.
 
     Example:
-        >>> import jax, jaxsvm
+        >>> import jax, jax.numpy as jnp, jaxsvm
         >>> kernel = jaxsvm.kernels.chi2(0.5)
-        >>> phi = chi2(jax.random.key(0), kernel, dim=2, features=4096)
+        >>> phi = jaxsvm.features.chi2(jax.random.key(0), kernel, dim=2, features=4096)
         >>> x = jnp.array([[1.0, 2.0], [3.0, 2.0]])
         >>> error = jax.jit(lambda x: jnp.max(jnp.abs(phi(x) @ phi(x).T - kernel(x, x))))
         >>> float(error(x)) < 0.05

@@ -27,8 +27,9 @@ def uniform(key: Array, kernel: Kernel, x: Array, count: int) -> Array:
     """Rows drawn uniformly, without replacement.
 
     Example:
-        >>> import jax
-        >>> uniform(jax.random.key(0), None, jnp.arange(4.0)[:, None], 4).sum().item()
+        >>> import jax, jax.numpy as jnp, jaxsvm
+        >>> x = jnp.arange(4.0)[:, None]
+        >>> jaxsvm.features.uniform(jax.random.key(0), None, x, 4).sum().item()
         6.0
 
     Reference: C. Williams, M. Seeger, Using the Nystrom method to speed up kernel machines, NIPS

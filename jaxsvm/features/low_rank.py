@@ -51,7 +51,7 @@ def low_rank_bound(phi: Nystrom, x: Array, coef: Array) -> Array:
         >>> phi = jaxsvm.features.cholesky(jaxsvm.kernels.rbf(1.0), data.x, rank=2)
         >>> result = jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.interior_point(1.0)), data,
         ...     jax.random.key(0), steps=1)
-        >>> bool(0 < low_rank_bound(phi, data.x, result.state.solver.coef) < 1)
+        >>> bool(0 < jaxsvm.features.low_rank_bound(phi, data.x, result.state.solver.coef) < 1)
         True
 
     Reference: S. Fine, K. Scheinberg, Efficient SVM training using low-rank kernel representations,

@@ -115,9 +115,9 @@ def nystrom(
         be evaluated anywhere); the threshold is relative to the largest eigenvalue; fixed shapes.
 
     Example:
-        >>> import jax, jaxsvm
+        >>> import jax, jax.numpy as jnp, jaxsvm
         >>> x = jnp.array([[0.0], [1.0], [3.0]])
-        >>> phi = nystrom(None, jaxsvm.kernels.rbf(1.0), landmarks=x)
+        >>> phi = jaxsvm.features.nystrom(None, jaxsvm.kernels.rbf(1.0), landmarks=x)
         >>> bool(jnp.allclose(phi(x) @ phi(x).T, jaxsvm.kernels.rbf(1.0)(x, x), atol=1e-5))
         True
 

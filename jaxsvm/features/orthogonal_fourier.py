@@ -49,8 +49,9 @@ def orthogonal(
     Differs from the paper: nothing (the exact form; the structured one is not implemented).
 
     Example:
-        >>> import jax, jaxsvm
-        >>> phi = orthogonal(jax.random.key(0), jaxsvm.kernels.rbf(1.0), dim=4, features=8)
+        >>> import jax, jax.numpy as jnp, jaxsvm
+        >>> kernel = jaxsvm.kernels.rbf(1.0)
+        >>> phi = jaxsvm.features.orthogonal(jax.random.key(0), kernel, dim=4, features=8)
         >>> v = phi.frequencies / jnp.linalg.norm(phi.frequencies, axis=0, keepdims=True)
         >>> bool(jnp.allclose(v.T @ v, jnp.eye(4), atol=1e-5))
         True

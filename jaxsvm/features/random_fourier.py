@@ -91,11 +91,11 @@ def fourier(
         frequencies with variance 1/sigma^2 (the density is printed with sigma inverted).
 
     Example:
-        >>> import jax, jaxsvm
-        >>> phi = fourier(jax.random.key(0), jaxsvm.kernels.rbf(2.0), dim=3, features=1000)
+        >>> import jax, jax.numpy as jnp, jaxsvm
+        >>> kernel = jaxsvm.kernels.rbf(2.0)
+        >>> phi = jaxsvm.features.fourier(jax.random.key(0), kernel, dim=3, features=1000)
         >>> x = jnp.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
-        >>> [round(float(v), 1) for v in (phi(x)[0] @ phi(x)[1], jaxsvm.kernels.rbf(2.0)(x, x)[0,
-        ...     1])]
+        >>> [round(float(v), 1) for v in (phi(x)[0] @ phi(x)[1], kernel(x, x)[0, 1])]
         [0.7, 0.7]
 
     Reference: A. Rahimi, B. Recht, Random features for large-scale kernel machines, NIPS 2007; S.

@@ -85,9 +85,9 @@ def tensor_sketch(key: Array, kernel: Kernel, *, dim: int, features: int) -> Ten
         independent hash functions.
 
     Example:
-        >>> import jax, jaxsvm
+        >>> import jax, jax.numpy as jnp, jaxsvm
         >>> kernel = jaxsvm.kernels.polynomial(0.5, 1.0, degree=2)
-        >>> phi = tensor_sketch(jax.random.key(0), kernel, dim=2, features=4096)
+        >>> phi = jaxsvm.features.tensor_sketch(jax.random.key(0), kernel, dim=2, features=4096)
         >>> x = jnp.array([[1.0, 0.0], [1.0, 1.0]])
         >>> error = jax.jit(lambda x: jnp.max(jnp.abs(phi(x) @ phi(x).T - kernel(x, x))))
         >>> float(error(x)) < 0.2

@@ -43,9 +43,9 @@ def atomic_path(path: str | bytes | os.PathLike) -> Iterator[str]:
         OSError: `path` is a pipe, a device or a socket; errors of the file system.
 
     Example:
-        >>> import tempfile
+        >>> import os, tempfile, jaxsvm
         >>> path = os.path.join(tempfile.mkdtemp(), "a.txt")
-        >>> with atomic_path(path) as temporary, open(temporary, "w") as file:
+        >>> with jaxsvm.files.atomic_path(path) as temporary, open(temporary, "w") as file:
         ...     _ = file.write("text")
         >>> open(path).read(), os.listdir(os.path.dirname(path))
         ('text', ['a.txt'])

@@ -17,7 +17,8 @@ class DeferredInterrupt:
         again: send a deferred interrupt again at the end of the block.
 
     Example:
-        >>> with DeferredInterrupt() as interrupt:
+        >>> import jaxsvm
+        >>> with jaxsvm.files.DeferredInterrupt() as interrupt:
         ...     interrupt.requested
         False
     """

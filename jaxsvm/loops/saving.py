@@ -23,9 +23,10 @@ class SaveError(OSError):
     """A run ended, but its last state could not be saved; `run` is the whole `Fit`.
 
     Example:
+        >>> import jaxsvm
         >>> try:
-        ...     raise SaveError("no space left", "the run")
-        ... except SaveError as error:
+        ...     raise jaxsvm.SaveError("no space left", "the run")
+        ... except jaxsvm.SaveError as error:
         ...     error.run
         'the run'
     """

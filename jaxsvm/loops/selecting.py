@@ -194,7 +194,8 @@ def C_grid(size: int = 8) -> np.ndarray:
         size: how many, >= 2.
 
     Example:
-        >>> C_grid(5).tolist()
+        >>> import jaxsvm
+        >>> jaxsvm.C_grid(5).tolist()
         [0.1, 1.0, 10.0, 100.0, 1000.0]
     """
     return np.logspace(-1, 3, integer("size", size, 2))

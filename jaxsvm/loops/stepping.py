@@ -38,7 +38,7 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
         >>> solver = jaxsvm.pegasos(0.1)
-        >>> state, info = step(solver, solver.init(jax.random.key(0), data), data)
+        >>> state, info = jaxsvm.step(solver, solver.init(jax.random.key(0), data), data)
         >>> float(info.loss)
         1.0
     """

@@ -160,9 +160,9 @@ def stream(
     that their mean should be 1.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax, jaxsvm
         >>> parts = jaxsvm.data.chunks(jaxsvm.data.breast_cancer(columns=[0, 1]), rows=200)
-        >>> result = stream(jaxsvm.pegasos(0.1), parts, jax.random.key(0))
+        >>> result = jaxsvm.stream(jaxsvm.pegasos(0.1), parts, jax.random.key(0))
         >>> int(result.state.step), result.info.loss.shape
         (569, (3,))
     """

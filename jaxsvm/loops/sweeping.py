@@ -104,7 +104,8 @@ def table(values: Array, **axes: Array) -> Table:
         ValueError: an axis is not a vector, or the axes do not have the shape of the values.
 
     Example:
-        >>> print(table(jnp.array([[0.5, 0.2], [0.4, 0.3]]), lam=jnp.array([0.1, 1.0]),
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> print(jaxsvm.sweep.table(jnp.array([[0.5, 0.2], [0.4, 0.3]]), lam=jnp.array([0.1, 1.0]),
         ...     sigma=jnp.array([1.0, 2.0])))
         lam | sigma      1      2
         0.1            0.5   0.2*
@@ -198,7 +199,8 @@ def sweep(
             `memory`, a mesh without an axis "runs".
 
     Example:
-        >>> values = sweep(lambda lam, sigma, x: lam * sigma + x, lam=jnp.arange(3.0),
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> values = jaxsvm.sweep(lambda lam, sigma, x: lam * sigma + x, lam=jnp.arange(3.0),
         ...     sigma=jnp.arange(2.0), progress=False)
         >>> values(10.0).tolist()
         [[10.0, 10.0], [10.0, 11.0], [10.0, 12.0]]

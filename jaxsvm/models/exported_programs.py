@@ -72,7 +72,9 @@ def export(
         OSError: the file cannot be written.
 
     Example:
-        >>> program = export(Linear(jnp.array([2.0, -1.0]), jnp.array(0.5)))
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> model = jaxsvm.models.Linear(jnp.array([2.0, -1.0]), jnp.array(0.5))
+        >>> program = jaxsvm.models.export(model)
         >>> program.call(jnp.ones((3, 2))).tolist()
         [1.5, 1.5, 1.5]
     """

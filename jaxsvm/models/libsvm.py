@@ -100,7 +100,8 @@ def to_libsvm(model: object, path: str | bytes | os.PathLike, *, task: str | Non
         UserWarning: as `to_sklearn`.
 
     Example:
-        >>> import tempfile, os
+        >>> import os, tempfile, jax.numpy as jnp
+        >>> from jaxsvm.models import Classifier, Linear, from_libsvm, to_libsvm
         >>> path = os.path.join(tempfile.mkdtemp(), "a.model")
         >>> to_libsvm(Classifier(Linear(jnp.array([2.0, -1.0]), jnp.array(0.5)), (-1, 1)), path)
         >>> model = from_libsvm(path)
@@ -152,13 +153,13 @@ def from_libsvm(
         FileNotFoundError, PermissionError, OSError: the file cannot be read.
 
     Example:
-        >>> import tempfile, os
+        >>> import os, tempfile, jax.numpy as jnp, jaxsvm
         >>> path = os.path.join(tempfile.mkdtemp(), "a.model")
         >>> lines = ["svm_type epsilon_svr", "kernel_type rbf", "gamma 0.5", "nr_class 2",
         ...     "total_sv 1", "rho -1", "SV", "2 1:1 3:1"]
         >>> with open(path, "w") as file:
         ...     _ = file.write(chr(10).join(lines))
-        >>> from_libsvm(path)(jnp.array([[1.0, 0.0, 1.0]])).tolist()
+        >>> jaxsvm.models.from_libsvm(path)(jnp.array([[1.0, 0.0, 1.0]])).tolist()
         [3.0]
     """
     path = as_path("path", path)

@@ -47,9 +47,9 @@ def decision_values(model: Model, x: Rows, sizes: Sequence[int] = SIZES) -> np.n
         TypeError, ValueError: as the model for what is no matrix of its columns.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax.numpy as jnp, jaxsvm
         >>> model = jaxsvm.models.Linear(jnp.array([2.0]), jnp.array(1.0))
-        >>> decision_values(model, [[1.0], [2.0], [3.0]]).tolist()
+        >>> jaxsvm.models.decision_values(model, [[1.0], [2.0], [3.0]]).tolist()
         [3.0, 5.0, 7.0]
     """
     columns = (names_of(model) or Classes()).columns

@@ -187,10 +187,10 @@ def save(path: str | bytes | os.PathLike, tree: object) -> None:
             pipe or a device.
 
     Example:
-        >>> import tempfile, os, jaxsvm
+        >>> import os, tempfile, jax.numpy as jnp, jaxsvm
         >>> path = os.path.join(tempfile.mkdtemp(), "model.npz")
-        >>> save(path, jaxsvm.models.Linear(jnp.ones(2), jnp.zeros(())))
-        >>> load(path)(jnp.ones((1, 2))).tolist()
+        >>> jaxsvm.models.save(path, jaxsvm.models.Linear(jnp.ones(2), jnp.zeros(())))
+        >>> jaxsvm.models.load(path)(jnp.ones((1, 2))).tolist()
         [2.0]
     """
     arrays: list = []

@@ -49,10 +49,10 @@ def from_sklearn(fitted: BaseEstimator) -> Model:
         ValueError: not fitted, a kernel that is a Python function, or numbers beyond float32.
 
     Example:
-        >>> import jax.numpy as jnp
+        >>> import jax.numpy as jnp, jaxsvm
         >>> from sklearn.svm import SVC
         >>> machine = SVC(C=10.0, gamma=1.0).fit([[0.0], [1.0], [2.0]], ["a", "b", "a"])
-        >>> from_sklearn(machine).predict(jnp.array([[0.9], [2.1]])).tolist()
+        >>> jaxsvm.models.from_sklearn(machine).predict(jnp.array([[0.9], [2.1]])).tolist()
         ['b', 'a']
     """
     own = [cls.__name__ for cls in type(fitted).__mro__ if cls.__module__.startswith("sklearn.")]
@@ -153,6 +153,7 @@ def to_sklearn(model: Any, *, task: str | None = None) -> BaseEstimator:
 
     Example:
         >>> import jax.numpy as jnp
+        >>> from jaxsvm.models import Classifier, Linear, to_sklearn
         >>> model = Classifier(Linear(jnp.array([2.0, -1.0]), jnp.array(0.5)), ("ham", "spam"))
         >>> machine = to_sklearn(model)
         >>> machine.decision_function([[1.0, 1.0]]).tolist(), machine.predict([[1, 1]]).tolist()

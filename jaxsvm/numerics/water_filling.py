@@ -59,8 +59,8 @@ def one_level(
         row is under water.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> float(one_level(jnp.array([0.0, 1.0, 5.0]), 3.0).level)
+        >>> import jax.numpy as jnp, jaxsvm
+        >>> float(jaxsvm.numerics.one_level(jnp.array([0.0, 1.0, 5.0]), 3.0).level)
         2.0
 
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
@@ -105,9 +105,9 @@ def two_levels(
         0.
 
     Example:
-        >>> import jax, jax.numpy as jnp
+        >>> import jax, jax.numpy as jnp, jaxsvm
         >>> points, signs = jnp.array([0.0, 1.0, 5.0]), jnp.array([1.0, 1.0, -1.0])
-        >>> fill = jax.jit(two_levels)(points, signs, 2.0)
+        >>> fill = jax.jit(jaxsvm.numerics.two_levels)(points, signs, 2.0)
         >>> float(fill.level), float(fill.bias)
         (3.5, 3.0)
 

@@ -126,9 +126,10 @@ def certificate(
             length; with passes or l1_ratio; of an expansion or of several problems.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax.numpy as jnp, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> float(certificate(Linear(jnp.ones(1), jnp.zeros(())), data, 1.0).gap) < 1e-15
+        >>> model = jaxsvm.models.Linear(jnp.ones(1), jnp.zeros(()))
+        >>> float(jaxsvm.certificate(model, data, 1.0).gap) < 1e-15
         True
 
     Reference: S. Boyd, L. Vandenberghe, Convex optimization, 2004, sections 3.3, 5.5.
@@ -529,7 +530,7 @@ def kkt_residual(
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
         >>> result = jaxsvm.fit(jaxsvm.sdca(0.5, jaxsvm.kernels.linear()), data, jax.random.key(0),
         ...     steps=4)
-        >>> float(kkt_residual(result.model, data, lam=1.0))
+        >>> float(jaxsvm.kkt_residual(result.model, data, lam=1.0))
         0.0
 
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order

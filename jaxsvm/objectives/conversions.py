@@ -19,7 +19,8 @@ def lam_from_C(C: float, n: float) -> float:
     """The regularisation lam = 1 / (C n), n the sum of the weights.
 
     Example:
-        >>> lam_from_C(2.0, 50)
+        >>> import jaxsvm
+        >>> jaxsvm.lam_from_C(2.0, 50)
         0.01
     """
     return _inverse(C=C, n=n)
@@ -29,7 +30,8 @@ def C_from_lam(lam: float, n: float) -> float:
     """The loss weight C = 1 / (lam n), n the sum of the weights.
 
     Example:
-        >>> C_from_lam(0.01, 50)
+        >>> import jaxsvm
+        >>> jaxsvm.C_from_lam(0.01, 50)
         2.0
     """
     return _inverse(lam=lam, n=n)
@@ -55,10 +57,10 @@ def nu_from(model: Model, data: Batch) -> Array:
         data: the n training rows.
 
     Example:
-        >>> import jaxsvm
-        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> import jax.numpy as jnp, jaxsvm
         >>> from jaxsvm.models import Linear
-        >>> float(nu_from(Linear(0.5 * jnp.ones(1), jnp.zeros(())), data))
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(jaxsvm.nu_from(Linear(0.5 * jnp.ones(1), jnp.zeros(())), data))
         1.0
 
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
@@ -83,8 +85,9 @@ def radius_from(model: Any) -> Array:
         model: one with `sqnorm()`.
 
     Example:
+        >>> import jax.numpy as jnp, jaxsvm
         >>> from jaxsvm.models import Linear
-        >>> float(radius_from(Linear(jnp.array([3.0, 4.0]), jnp.zeros(()))))
+        >>> float(jaxsvm.objectives.radius_from(Linear(jnp.array([3.0, 4.0]), jnp.zeros(()))))
         5.0
 
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
@@ -116,9 +119,10 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
         ValueError: p of another shape than (n,), or 0 everywhere.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax.numpy as jnp, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> float(lam_from_nu(1.0, jnp.array([0.5, 0.5]), data, jaxsvm.kernels.linear()))
+        >>> alpha, kernel = jnp.array([0.5, 0.5]), jaxsvm.kernels.linear()
+        >>> float(jaxsvm.objectives.lam_from_nu(1.0, alpha, data, kernel))
         2.0
 
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,

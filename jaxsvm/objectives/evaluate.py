@@ -200,9 +200,10 @@ def primal(model: Model, data: Batch, lam: float, loss: AnyLoss = hinge) -> Arra
         () the objective.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax.numpy as jnp, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> float(primal(Linear(jnp.ones(1), jnp.zeros(())), data, 1.0))
+        >>> model = jaxsvm.models.Linear(jnp.ones(1), jnp.zeros(()))
+        >>> float(jaxsvm.objectives.primal(model, data, 1.0))
         0.5
     """
     model, data = check_objective(model, data, loss, joint=True)
@@ -242,9 +243,9 @@ def dual(
         loss: of scores.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax.numpy as jnp, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> float(dual(jnp.array([0.5, 0.5]), data, 1.0))
+        >>> float(jaxsvm.objectives.dual(jnp.array([0.5, 0.5]), data, 1.0))
         0.5
     """
     check_weights("data", data)

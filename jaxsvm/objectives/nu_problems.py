@@ -123,7 +123,7 @@ def nu_certificate(
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [3.0], [-2.0]], [1, -1, 1, -1])
         >>> result = jaxsvm.fit(jaxsvm.nu_svc(0.4, jaxsvm.kernels.linear()), data,
         ...     jax.random.key(0))
-        >>> float(nu_certificate(result.model, data, 0.4).gap) < 1e-6
+        >>> float(jaxsvm.nu_certificate(result.model, data, 0.4).gap) < 1e-6
         True
 
     Reference: B. Schoelkopf, A. Smola, R. Williamson, P. Bartlett, New support vector algorithms,

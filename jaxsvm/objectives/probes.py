@@ -126,10 +126,10 @@ def error_on(data: Batch) -> Probe:
             labels, if the kind is known.
 
     Example:
-        >>> import jaxsvm
-        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> import jax.numpy as jnp, jaxsvm
         >>> from jaxsvm.models import Linear
-        >>> float(error_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(jaxsvm.error_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
         0.0
     """
     check_weights("data", data)
@@ -151,10 +151,10 @@ def risk_on(data: Batch, loss: AnyLoss = hinge) -> Probe:
         loss: of scores, or one that couples rows, such as `losses.rank_hinge`.
 
     Example:
-        >>> import jaxsvm
-        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> import jax.numpy as jnp, jaxsvm
         >>> from jaxsvm.models import Linear
-        >>> float(risk_on(data)(Linear(0.5 * jnp.ones(1), jnp.zeros(()))))
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(jaxsvm.risk_on(data)(Linear(0.5 * jnp.ones(1), jnp.zeros(()))))
         0.5
     """
     check_weights("data", data)

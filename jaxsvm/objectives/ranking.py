@@ -48,10 +48,10 @@ def auc_on(data: Batch) -> Callable:
         ValueError: rows of other than two classes, if they are known.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax.numpy as jnp, jaxsvm
         >>> from jaxsvm.models import Linear
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [1.0]], [1, -1, -1])
-        >>> float(auc_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
+        >>> float(jaxsvm.metrics.auc_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
         0.75
     """
     check_weights("data", data)
@@ -82,10 +82,11 @@ def pair_accuracy_on(data: Batch) -> Callable:
         ValueError: no pair, if the grades are known.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax.numpy as jnp, jaxsvm
         >>> from jaxsvm.models import Linear
         >>> data = jaxsvm.dataset([[3.0], [1.0], [2.0]], [2, 1, 0], task="ranking")
-        >>> round(float(pair_accuracy_on(data)(Linear(jnp.ones(1), jnp.zeros(())))), 4)
+        >>> model = Linear(jnp.ones(1), jnp.zeros(()))
+        >>> round(float(jaxsvm.metrics.pair_accuracy_on(data)(model)), 4)
         0.6667
     """
     check_weights("data", data)
@@ -116,10 +117,10 @@ def concordance_on(data: Batch) -> Callable:
         ValueError: no event, no comparable pair, or a time of 0, if the times are known.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax.numpy as jnp, jaxsvm
         >>> from jaxsvm.models import Linear
         >>> data = jaxsvm.dataset([[1.0], [3.0], [2.0]], [1.5, 4.0, -2.0], task="survival")
-        >>> float(concordance_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
+        >>> float(jaxsvm.metrics.concordance_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
         1.0
 
     Reference: F. E. Harrell, K. L. Lee, D. B. Mark, Multivariable prognostic models, Statistics in
@@ -157,10 +158,10 @@ def ndcg_on(
         ValueError: k or gains out of range; a known grade below 0, or too large for 2^grade.
 
     Example:
-        >>> import jaxsvm
+        >>> import jax.numpy as jnp, jaxsvm
         >>> from jaxsvm.models import Linear
         >>> data = jaxsvm.dataset([[3.0], [1.0], [2.0]], [0, 1, 2], task="ranking")
-        >>> round(float(ndcg_on(data)(Linear(jnp.ones(1), jnp.zeros(())))), 4)
+        >>> round(float(jaxsvm.metrics.ndcg_on(data)(Linear(jnp.ones(1), jnp.zeros(())))), 4)
         0.659
 
     Reference: K. Jarvelin, J. Kekalainen, Cumulated gain-based evaluation of IR techniques, ACM

@@ -65,7 +65,7 @@ class active_rows(Batches):
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
         >>> result = jaxsvm.fit(jaxsvm.sdca(10.0), data, jax.random.key(0), steps=20,
-        ...     sampler=active_rows(), tol=1e-6)
+        ...     sampler=jaxsvm.samplers.active_rows(), tol=1e-6)
         >>> result.converged
         True
 

@@ -62,8 +62,8 @@ class acf(Batches):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(jaxsvm.sdca(10.0), data, jax.random.key(0), steps=20, sampler=acf(),
-        ...     tol=1e-6)
+        >>> result = jaxsvm.fit(jaxsvm.sdca(10.0), data, jax.random.key(0), steps=20,
+        ...     sampler=jaxsvm.samplers.acf(), tol=1e-6)
         >>> result.converged
         True
 

@@ -17,7 +17,7 @@ class whole(Sampler):
 
     Example:
         >>> import jaxsvm
-        >>> whole().rows(150)
+        >>> jaxsvm.samplers.whole().rows(150)
         150
     """
 

@@ -58,7 +58,7 @@ class pairs(Batches):
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[3.0], [2.0], [0.0]], [2, 1, 0], task="ranking")
         >>> result = jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=50,
-        ...     sampler=pairs(4))
+        ...     sampler=jaxsvm.samplers.pairs(4))
         >>> bool(result.model.w[0] > 0)
         True
 

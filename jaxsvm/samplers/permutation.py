@@ -117,7 +117,7 @@ class epochs(Batches):
 
     Example:
         >>> import jax, jaxsvm
-        >>> s = epochs(2); data = jaxsvm.dataset([[0.0], [1.0], [2.0]], [1, -1, 1])
+        >>> s = jaxsvm.samplers.epochs(2); data = jaxsvm.dataset([[0.0], [1.0], [2.0]], [1, -1, 1])
         >>> first_pass = jax.jit(lambda key: s.draw(s.init(key, data), 0, 2))(jax.random.key(0))
         >>> sorted(first_pass.ravel().tolist())
         [-1, 0, 1, 2]

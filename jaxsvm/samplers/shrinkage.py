@@ -60,7 +60,7 @@ class shrinking(Batches):
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
         >>> result = jaxsvm.fit(jaxsvm.sdca(10.0), data, jax.random.key(0), steps=20,
-        ...     sampler=shrinking(2), tol=1e-6)
+        ...     sampler=jaxsvm.samplers.shrinking(2), tol=1e-6)
         >>> result.converged
         True
 

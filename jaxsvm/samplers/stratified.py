@@ -51,7 +51,7 @@ class strata(Sampler):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[0.0], [1.0], [2.0], [3.0]], [1, -1, 1, -1])
-        >>> s = strata(jaxsvm.samplers.epochs(1, shuffle=False), blocks=2)
+        >>> s = jaxsvm.samplers.strata(jaxsvm.samplers.epochs(1, shuffle=False), blocks=2)
         >>> jax.jit(lambda key: s.draw(s.init(key, data), 0, 2))(jax.random.key(0)).tolist()
         [[0, 2], [1, 3]]
 

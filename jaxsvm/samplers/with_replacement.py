@@ -61,7 +61,7 @@ class uniform(Batches):
 
     Example:
         >>> import jax, jaxsvm
-        >>> s = uniform(2); data = jaxsvm.dataset([[0.0], [1.0], [2.0]], [1, -1, 1])
+        >>> s = jaxsvm.samplers.uniform(2); data = jaxsvm.dataset([[0.0], [1.0], [2.0]], [1, -1, 1])
         >>> state = s.init(jax.random.key(0), data)
         >>> draw = jax.jit(s.draw, static_argnums=2)
         >>> bool((draw(state, 0, 5)[2:] == draw(state, 2, 3)).all())

@@ -39,7 +39,7 @@ class averaged(Wrapper):
 
     Example:
         >>> import jaxsvm
-        >>> averaged(jaxsvm.pegasos(0.01), weights=lambda t: t + 1).needs_all_rows
+        >>> jaxsvm.averaged(jaxsvm.pegasos(0.01), weights=lambda t: t + 1).needs_all_rows
         False
 
     Reference: B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, SIAM

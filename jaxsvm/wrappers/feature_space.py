@@ -39,7 +39,7 @@ class on_features(Wrapper):
         >>> import jax, jaxsvm
         >>> phi = jaxsvm.features.nystrom(None, jaxsvm.kernels.linear(), landmarks=[[2.0]])
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(on_features(phi, jaxsvm.sdca(10.0)), data, jax.random.key(0),
+        >>> result = jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.sdca(10.0)), data, jax.random.key(0),
         ...     steps=20)
         >>> result.model(data.x).tolist()
         [1.0, -1.0]

@@ -41,9 +41,9 @@ class one_vs_rest(Problems):
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2],
         ...     task="multiclass")
-        >>> result = jaxsvm.fit(one_vs_rest(jaxsvm.sdca(10.0), classes=3), data, jax.random.key(0),
-        ...     steps=300)
-        >>> jnp.argmax(result.model(data.x), axis=1).tolist()
+        >>> solver = jaxsvm.one_vs_rest(jaxsvm.sdca(10.0), classes=3)
+        >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=300)
+        >>> result.predict(data.x).tolist()
         [0, 1, 2]
 
     Reference: R. Rifkin, A. Klautau, In defense of one-vs-all classification, JMLR 5, 2004.
@@ -108,9 +108,9 @@ class one_vs_one(Problems):
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2],
         ...     task="multiclass")
-        >>> result = jaxsvm.fit(one_vs_one(jaxsvm.sdca(10.0), classes=3), data, jax.random.key(0),
-        ...     steps=300)
-        >>> jnp.argmax(result.model(data.x), axis=1).tolist()
+        >>> solver = jaxsvm.one_vs_one(jaxsvm.sdca(10.0), classes=3)
+        >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=300)
+        >>> result.predict(data.x).tolist()
         [0, 1, 2]
 
     Reference: S. Knerr, L. Personnaz, G. Dreyfus, Single-layer learning revisited: a stepwise

@@ -44,7 +44,7 @@ class multi_output(Problems):
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]],
         ...     [[1, 0], [0, 1], [1, 1]])
-        >>> result = jaxsvm.fit(multi_output(jaxsvm.linear_svm(10.0), outputs=2), data,
+        >>> result = jaxsvm.fit(jaxsvm.multi_output(jaxsvm.linear_svm(10.0), outputs=2), data,
         ...     jax.random.key(0))
         >>> result.predict(data.x).tolist()
         [[1, 0], [0, 1], [1, 1]]

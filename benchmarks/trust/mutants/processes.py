@@ -22,7 +22,7 @@ from .imports import ROOT, Hits, install
 
 # Broad tests of processes of their own, and of files that no mutant changes: they would cost time and kill nothing.
 LEFT_OUT = ("tests/sharding/", "tests/loops/test_kill.py", "tests/loops/test_program_cache.py", "tests/test_readme.py")
-OPTIONS = ["-o", "addopts=", "--doctest-modules", "-q", "-p", "no:cacheprovider", "-p", "no:nbmake", "--hypothesis-seed=0"]
+OPTIONS = ["-o", "addopts=", "-q", "-p", "no:cacheprovider", "-p", "no:nbmake", "--hypothesis-seed=0"]
 LIBRARIES = """jax jax.numpy numpy scipy.optimize scipy.sparse scipy.stats optax chex pytest hypothesis.extra.numpy sklearn.svm
 sklearn.model_selection sklearn.datasets sklearn.utils.estimator_checks sklearn.linear_model sklearn.kernel_approximation"""
 
@@ -169,11 +169,9 @@ def record(file: str, log: pathlib.Path, long: bool) -> dict:
 
 
 def test_files() -> list[str]:
-    """The files of tests, and the modules whose docstrings hold examples."""
-    tests = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py"))
-    modules = sorted((ROOT / "jaxsvm").rglob("*.py"))
-    examples = [path.relative_to(ROOT).as_posix() for path in modules if ">>>" in path.read_text()]
-    return [file for file in examples + tests if not file.startswith(LEFT_OUT) and not file.endswith("__main__.py")]
+    """The files of tests."""
+    files = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py"))
+    return [file for file in files if not file.startswith(LEFT_OUT)]
 
 
 def long_tests(files: list[str], folder: pathlib.Path) -> list[str]:

@@ -51,7 +51,7 @@ class bogd(DescentSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = bogd(0.1, jaxsvm.kernels.linear(), budget=2)
+        >>> solver = jaxsvm.bogd(0.1, jaxsvm.kernels.linear(), budget=2)
         >>> [round(value) for value in jaxsvm.fit(solver, data, jax.random.key(0),
         ...     steps=40).model(data.x).tolist()]
         [1, -1]

@@ -60,12 +60,12 @@ class bpas(OnlineSolver):
         ValueError: C not a single positive number, budget below 2.
 
     Differs from the paper: example weights multiply the step; a row that is a point already adds to
-    its coefficient.
+        its coefficient.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = bpas(1.0, jaxsvm.kernels.linear(), budget=2)
+        >>> solver = jaxsvm.bpas(1.0, jaxsvm.kernels.linear(), budget=2)
         >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 

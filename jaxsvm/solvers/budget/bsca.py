@@ -74,7 +74,7 @@ class bsca(Wrapper):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(bsca(10.0, jaxsvm.kernels.rbf(1.0), budget=2), data,
+        >>> result = jaxsvm.fit(jaxsvm.bsca(10.0, jaxsvm.kernels.rbf(1.0), budget=2), data,
         ...     jax.random.key(0), steps=100)
         >>> [round(value, 3) for value in result.model(data.x).tolist()]
         [1.0, -1.0]

@@ -47,7 +47,7 @@ class bsgd(PegasosSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(bsgd(2.0, jaxsvm.kernels.rbf(0.1), budget=2), data,
+        >>> result = jaxsvm.fit(jaxsvm.bsgd(2.0, jaxsvm.kernels.rbf(0.1), budget=2), data,
         ...     jax.random.key(0), steps=50)
         >>> [round(value, 2) for value in result.model(data.x).tolist()]
         [0.25, -0.25]

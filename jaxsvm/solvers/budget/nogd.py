@@ -152,7 +152,7 @@ class nogd(DescentSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = nogd(0.5, jaxsvm.kernels.rbf(1.0), budget=2, features=2)
+        >>> solver = jaxsvm.nogd(0.5, jaxsvm.kernels.rbf(1.0), budget=2, features=2)
         >>> [round(v) for v in jaxsvm.fit(solver, data, jax.random.key(0),
         ...     steps=20).model(data.x).tolist()]
         [1, -1]

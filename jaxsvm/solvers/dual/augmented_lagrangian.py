@@ -206,13 +206,13 @@ class augmented_lagrangian(LinearDualSolver):
             1,000 columns.
 
     Differs from the paper: the multipliers change when the error of the minimisation is a share of
-    the duality gap, which is also the criterion to stop. The Newton system is solved by a Cholesky
-    factor, not by conjugate gradients. The line search is by false position.
+        the duality gap, which is also the criterion to stop. The Newton system is solved by a
+        Cholesky factor, not by conjugate gradients. The line search is by false position.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = augmented_lagrangian(10.0, bias="none")
+        >>> solver = jaxsvm.augmented_lagrangian(10.0, bias="none")
         >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=1)
         >>> round(float(result.model.w[0]), 4), result.converged
         (1.0, True)

@@ -75,12 +75,12 @@ class block_descent(LossSolver):
         TypeError: for a derivative of a run; `dual_descent` has those of the same solution.
 
     Differs from the paper: blocks are drawn anew in each pass (the paper: fixed blocks in a random
-    order). They come from memory or from a feature map (the paper: from a disk).
+        order). They come from memory or from a feature map (the paper: from a disk).
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(block_descent(10.0), data, jax.random.key(0), steps=2)
+        >>> result = jaxsvm.fit(jaxsvm.block_descent(10.0), data, jax.random.key(0), steps=2)
         >>> float(result.model.w[0])
         1.0
 

@@ -85,7 +85,7 @@ class cocoa(AllRowsSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(cocoa(10.0, blocks=2), data, jax.random.key(0), steps=30)
+        >>> result = jaxsvm.fit(jaxsvm.cocoa(10.0, blocks=2), data, jax.random.key(0), steps=30)
         >>> round(float(result.model.w[0]), 4)
         1.0
 

@@ -130,7 +130,7 @@ class crammer_singer(LinearSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [0.0], [-1.0]], [0, 1, 2], task="multiclass")
-        >>> machine = crammer_singer(10.0, classes=3)
+        >>> machine = jaxsvm.crammer_singer(10.0, classes=3)
         >>> result = jaxsvm.fit(machine, data, jax.random.key(0), steps=1)
         >>> result.predict(data.x).tolist(), result.converged
         ([0, 1, 2], True)

@@ -102,7 +102,7 @@ class dual_descent(LinearDualSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(dual_descent(10.0), data, jax.random.key(0), steps=1)
+        >>> result = jaxsvm.fit(jaxsvm.dual_descent(10.0), data, jax.random.key(0), steps=1)
         >>> float(result.model.w[0]), result.converged
         (1.0, True)
 

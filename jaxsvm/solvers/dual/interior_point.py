@@ -80,7 +80,8 @@ class interior_point(LinearDualSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(interior_point(10.0), data, jax.random.key(0), steps=1, tol=1e-6)
+        >>> solver = jaxsvm.interior_point(10.0)
+        >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=1, tol=1e-6)
         >>> round(float(result.model.w[0]), 4), result.converged
         (1.0, True)
 

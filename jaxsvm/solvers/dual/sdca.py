@@ -49,12 +49,12 @@ class sdca(CoordinateSolver):
             data; from `fit` for a precomputed matrix that is not symmetric.
 
     Differs from the paper: permuted passes by default (the analysis draws uniformly:
-    `samplers.uniform()`).
+        `samplers.uniform()`).
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(sdca(10.0), data, jax.random.key(0), steps=10)
+        >>> result = jaxsvm.fit(jaxsvm.sdca(10.0), data, jax.random.key(0), steps=10)
         >>> float(result.model.w[0])
         1.0
 

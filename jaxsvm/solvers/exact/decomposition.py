@@ -75,12 +75,13 @@ class decomposition(QpSolver):
             for a precomputed matrix that is not symmetric.
 
     Differs from the papers: compensated sums; blocks within the working set, whose free rows stay
-    first. Pairs are of second order, as in Fan et al. and ThunderSVM; in SVM-light they are not.
+        first. Pairs are of second order, as in Fan et al. and ThunderSVM; in SVM-light they are
+        not.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [3.0]], [1, -1, 1])
-        >>> result = jaxsvm.fit(decomposition(10.0, jaxsvm.kernels.linear()), data,
+        >>> result = jaxsvm.fit(jaxsvm.decomposition(10.0, jaxsvm.kernels.linear()), data,
         ...     jax.random.key(0), steps=1)
         >>> result.model.coef.tolist()
         [0.5, -0.5, 0.0]

@@ -92,8 +92,8 @@ class lasvm(QpSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [3.0]], [1, -1, 1])
-        >>> result = jaxsvm.fit(lasvm(10.0, jaxsvm.kernels.linear()), data, jax.random.key(0),
-        ...     steps=100, tol=1e-3)
+        >>> solver = jaxsvm.lasvm(10.0, jaxsvm.kernels.linear())
+        >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=100, tol=1e-3)
         >>> [round(coef, 3) for coef in result.model.coef.tolist()]
         [0.5, -0.5, 0.0]
 

@@ -48,8 +48,8 @@ class nu_svc(NuSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [3.0], [-2.0]], [1, -1, 1, -1])
-        >>> result = jaxsvm.fit(nu_svc(0.4, jaxsvm.kernels.linear()), data, jax.random.key(0),
-        ...     steps=1)
+        >>> solver = jaxsvm.nu_svc(0.4, jaxsvm.kernels.linear())
+        >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=1)
         >>> result.model.coef.tolist(), round(float(result.state.solver.margin), 3)
         ([0.5, -0.5, 0.0, 0.0], 1.6)
 

@@ -44,8 +44,8 @@ class nu_svr(NuSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[-1.0], [0.0], [1.0]], [-2.0, 0.0, 2.0], task="regression")
-        >>> result = jaxsvm.fit(nu_svr(0.5, 1.0, jaxsvm.kernels.linear()), data, jax.random.key(0),
-        ...     steps=1)
+        >>> solver = jaxsvm.nu_svr(0.5, 1.0, jaxsvm.kernels.linear())
+        >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=1)
         >>> result.model.coef.tolist(), float(result.state.solver.tube)
         ([-0.75, 0.0, 0.75], 0.5)
 

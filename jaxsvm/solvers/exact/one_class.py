@@ -48,8 +48,8 @@ class one_class(NuSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [2.0], [3.0], [4.0]], [0.0] * 4, task="regression")
-        >>> result = jaxsvm.fit(one_class(0.5, jaxsvm.kernels.linear()), data, jax.random.key(0),
-        ...     steps=1)
+        >>> solver = jaxsvm.one_class(0.5, jaxsvm.kernels.linear())
+        >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=1)
         >>> result.model.coef.tolist(), float(result.state.solver.offset)
         ([1.0, 1.0, 0.0, 0.0], 7.5)
 

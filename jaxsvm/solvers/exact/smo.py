@@ -61,7 +61,7 @@ class smo(QpSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [3.0]], [1, -1, 1])
-        >>> result = jaxsvm.fit(smo(10.0, jaxsvm.kernels.linear()), data, jax.random.key(0),
+        >>> result = jaxsvm.fit(jaxsvm.smo(10.0, jaxsvm.kernels.linear()), data, jax.random.key(0),
         ...     steps=10, every=1, tol=1e-3)
         >>> result.model.coef.tolist()
         [0.5, -0.5, 0.0]

@@ -56,7 +56,7 @@ class batch_perceptron(SpaceSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-2.0]], [1, -1])
-        >>> result = jaxsvm.fit(batch_perceptron(0.5, jaxsvm.kernels.linear()), data,
+        >>> result = jaxsvm.fit(jaxsvm.batch_perceptron(0.5, jaxsvm.kernels.linear()), data,
         ...     jax.random.key(0), steps=5)
         >>> result.model(data.x).tolist()
         [1.0, -2.0]

@@ -79,7 +79,7 @@ class forgetron(BudgetedPerceptron):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = forgetron(jaxsvm.kernels.linear(), budget=2)
+        >>> solver = jaxsvm.forgetron(jaxsvm.kernels.linear(), budget=2)
         >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 

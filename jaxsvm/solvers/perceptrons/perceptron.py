@@ -36,7 +36,7 @@ class perceptron(PerceptronSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> jaxsvm.fit(perceptron(), data, jax.random.key(0), steps=4).model(data.x).tolist()
+        >>> jaxsvm.fit(jaxsvm.perceptron(), data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 
     Reference: F. Rosenblatt, The perceptron, Psychological Review 65, 1958; mistake bound and

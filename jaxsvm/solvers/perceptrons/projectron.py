@@ -157,8 +157,8 @@ class projectron(PerceptronSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> jaxsvm.fit(projectron(jaxsvm.kernels.linear(), budget=2), data, jax.random.key(0),
-        ...     steps=4).model(data.x).tolist()
+        >>> solver = jaxsvm.projectron(jaxsvm.kernels.linear(), budget=2)
+        >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 
     Reference: F. Orabona, J. Keshet, B. Caputo, Bounded kernel-based online learning, JMLR 10,
@@ -203,7 +203,7 @@ class projectron_plus(OnlineSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = projectron_plus(jaxsvm.kernels.linear(), budget=2)
+        >>> solver = jaxsvm.projectron_plus(jaxsvm.kernels.linear(), budget=2)
         >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 

@@ -42,12 +42,12 @@ class random_budget_perceptron(BudgetedPerceptron):
         ValueError: budget below 2.
 
     Differs from the paper: example weights multiply the correction; a row that is a point already
-    adds to its coefficient.
+        adds to its coefficient.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = random_budget_perceptron(jaxsvm.kernels.linear(), budget=2)
+        >>> solver = jaxsvm.random_budget_perceptron(jaxsvm.kernels.linear(), budget=2)
         >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 

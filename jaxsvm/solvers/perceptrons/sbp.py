@@ -105,7 +105,7 @@ class sbp(SpaceSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[2.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(sbp(0.0, jaxsvm.kernels.linear()), data, jax.random.key(0),
+        >>> result = jaxsvm.fit(jaxsvm.sbp(0.0, jaxsvm.kernels.linear()), data, jax.random.key(0),
         ...     steps=20)
         >>> result.model(data.x).round(3).tolist()
         [2.0, -1.0]

@@ -42,7 +42,7 @@ class stoptron(BudgetedPerceptron):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> jaxsvm.fit(stoptron(jaxsvm.kernels.linear(), budget=2), data, jax.random.key(0),
+        >>> jaxsvm.fit(jaxsvm.stoptron(jaxsvm.kernels.linear(), budget=2), data, jax.random.key(0),
         ...     steps=4).model(data.x).tolist()
         [1.0, -1.0]
 

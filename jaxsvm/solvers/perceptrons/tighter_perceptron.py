@@ -54,7 +54,7 @@ class tighter_perceptron(BudgetedPerceptron):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = tighter_perceptron(jaxsvm.kernels.linear(), budget=2)
+        >>> solver = jaxsvm.tighter_perceptron(jaxsvm.kernels.linear(), budget=2)
         >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 

@@ -73,7 +73,7 @@ class tightest_perceptron(BudgetedPerceptron):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = tightest_perceptron(jaxsvm.kernels.linear(), budget=2)
+        >>> solver = jaxsvm.tightest_perceptron(jaxsvm.kernels.linear(), budget=2)
         >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 

@@ -102,7 +102,7 @@ class cpsp(AllRowsSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> solver = cpsp(0.1, jaxsvm.kernels.rbf(1.0), points=2)
+        >>> solver = jaxsvm.cpsp(0.1, jaxsvm.kernels.rbf(1.0), points=2)
         >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=30, tol=1e-4)
         >>> [round(v, 3) for v in result.model(data.x).tolist()], result.converged
         ([1.0, -1.0], True)

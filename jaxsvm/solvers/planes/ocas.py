@@ -57,7 +57,7 @@ class ocas(BundleSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(ocas(2.0), data, jax.random.key(0), steps=5, tol=1e-6)
+        >>> result = jaxsvm.fit(jaxsvm.ocas(2.0), data, jax.random.key(0), steps=5, tol=1e-6)
         >>> result.model.w.tolist(), result.converged
         ([0.5], True)
 

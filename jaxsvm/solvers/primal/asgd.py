@@ -49,7 +49,8 @@ class asgd(GradientSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(asgd(1.0, average_from=100), data, jax.random.key(0), steps=2000)
+        >>> solver = jaxsvm.asgd(1.0, average_from=100)
+        >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=2000)
         >>> abs(float(result.model.w[0]) - 1) < 0.05
         True
 

@@ -109,7 +109,8 @@ class asset(GradientSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[3.0], [1.0]], [1, -1])
-        >>> result = jaxsvm.fit(asset(0.01, average_from=2000), data, jax.random.key(0), steps=4000)
+        >>> solver = jaxsvm.asset(0.01, average_from=2000)
+        >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=4000)
         >>> (result.model(data.x) > 0).tolist()
         [True, False]
 
@@ -161,12 +162,12 @@ class asset_star(GradientSolver):
         ValueError: lam not a single positive number, average_from not an integer of at least 0.
 
     Differs from the paper: the ball follows from the loss at 0 (for the hinge the same,
-    1/sqrt(lam)).
+        1/sqrt(lam)).
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(asset_star(2.0), data, jax.random.key(0), steps=100)
+        >>> result = jaxsvm.fit(jaxsvm.asset_star(2.0), data, jax.random.key(0), steps=100)
         >>> round(float(result.model.w[0]), 3)
         0.5
 

@@ -48,7 +48,7 @@ class bottou_sgd(GradientSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(bottou_sgd(2.0), data, jax.random.key(0), steps=200)
+        >>> result = jaxsvm.fit(jaxsvm.bottou_sgd(2.0), data, jax.random.key(0), steps=200)
         >>> abs(float(result.model.w[0]) - 0.5) < 0.02
         True
 

@@ -45,7 +45,7 @@ class constrained_sgd(OnlineSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(constrained_sgd(0.5), data, jax.random.key(0), steps=100)
+        >>> result = jaxsvm.fit(jaxsvm.constrained_sgd(0.5), data, jax.random.key(0), steps=400)
         >>> round(float(result.model.w[0]), 2)
         0.5
 

@@ -35,10 +35,11 @@ class fogd(Wrapper):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> phi = jaxsvm.features.fourier(jax.random.key(1), jaxsvm.kernels.rbf(1.0), dim=1,
-        ...     features=64)
-        >>> jaxsvm.fit(fogd(1.0, phi), data, jax.random.key(0), steps=10).model(data.x)[0] > 0.5
-        Array(True, dtype=bool)
+        >>> kernel = jaxsvm.kernels.rbf(1.0)
+        >>> phi = jaxsvm.features.fourier(jax.random.key(1), kernel, dim=1, features=64)
+        >>> result = jaxsvm.fit(jaxsvm.fogd(1.0, phi), data, jax.random.key(0), steps=10)
+        >>> float(result.model(data.x)[0]) > 0.5
+        True
 
     Reference: J. Lu, S. Hoi, J. Wang, P. Zhao, Z. Liu, Large scale online kernel learning, JMLR 17,
         2016, algorithm 1.

@@ -37,7 +37,7 @@ class kernel_pegasos(PegasosSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(kernel_pegasos(2.0, jaxsvm.kernels.linear()), data,
+        >>> result = jaxsvm.fit(jaxsvm.kernel_pegasos(2.0, jaxsvm.kernels.linear()), data,
         ...     jax.random.key(0), steps=50)
         >>> float(result.model(data.x)[0])
         0.5

@@ -86,7 +86,7 @@ class least_squares(Solver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(least_squares(1.0), data, jax.random.key(0))
+        >>> result = jaxsvm.fit(jaxsvm.least_squares(1.0), data, jax.random.key(0))
         >>> result.model.w.tolist(), int(result.state.step)
         ([0.5], 1)
 

@@ -250,13 +250,13 @@ class newton(LinearSolver):
             does not take. TypeError: for derivatives of a ranking loss in the weights of rows.
 
     Differs from the papers: relative gaps decide when to stop; the residual of a Newton system is
-    at most the square root of the relative gap; no trust region (LIBLINEAR's TRON has one). A free
-    bias moves by about one unit of the scores where no row has curvature.
+        at most the square root of the relative gap; no trust region (LIBLINEAR's TRON has one). A
+        free bias moves by about one unit of the scores where no row has curvature.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(newton(2.0), data, jax.random.key(0), steps=1)
+        >>> result = jaxsvm.fit(jaxsvm.newton(2.0), data, jax.random.key(0), steps=1)
         >>> result.model.w.tolist(), result.converged
         ([0.5], True)
 

@@ -56,7 +56,7 @@ class pegasos(GradientSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(pegasos(2.0), data, jax.random.key(0), steps=100)
+        >>> result = jaxsvm.fit(jaxsvm.pegasos(2.0), data, jax.random.key(0), steps=100)
         >>> round(float(result.model.w[0]), 3)
         0.5
 

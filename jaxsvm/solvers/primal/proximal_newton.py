@@ -426,7 +426,7 @@ class proximal_newton(AllRowsSolver):
     Example: the second column is noise
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0, 0.1], [-1.0, 0.1], [2.0, -0.1]], [1, -1, 1])
-        >>> result = jaxsvm.fit(proximal_newton(0.1), data, jax.random.key(0), steps=1)
+        >>> result = jaxsvm.fit(jaxsvm.proximal_newton(0.1), data, jax.random.key(0), steps=1)
         >>> [round(w, 3) for w in result.model.w.tolist()], result.converged
         ([0.925, 0.0], True)
 

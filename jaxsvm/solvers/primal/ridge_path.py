@@ -95,7 +95,7 @@ def ridge_path(
     Example:
         >>> import jaxsvm
         >>> data = jaxsvm.dataset([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0], task="regression")
-        >>> path = ridge_path(data, lam=[1e-6, 1.0])
+        >>> path = jaxsvm.ridge_path(data, lam=[1e-6, 1.0])
         >>> path.best, path.w[:, 0].round(2).tolist()
         (0, [1.0, 0.4])
 

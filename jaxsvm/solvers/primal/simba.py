@@ -77,7 +77,7 @@ class simba(Solver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[2.0, 0.0], [-1.0, 0.0]], [1, -1])
-        >>> result = jaxsvm.fit(simba(0.0), data, jax.random.key(0), steps=200)
+        >>> result = jaxsvm.fit(jaxsvm.simba(0.0), data, jax.random.key(0), steps=200)
         >>> result.model(data.x).tolist()
         [2.0, -1.0]
 

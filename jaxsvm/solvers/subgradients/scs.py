@@ -112,7 +112,7 @@ class scs(AllRowsSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(scs(2.0, capacity=2), data, jax.random.key(0), steps=5)
+        >>> result = jaxsvm.fit(jaxsvm.scs(2.0, capacity=2), data, jax.random.key(0), steps=5)
         >>> result.model.w.tolist()
         [0.5]
 

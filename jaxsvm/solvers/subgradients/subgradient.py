@@ -41,12 +41,12 @@ class subgradient(GradientSolver):
         ValueError: lam not a single positive number, unknown bias.
 
     Differs from the paper: the average weighted by t is returned, whose error falls as 1/t without
-    a logarithm.
+        a logarithm.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(subgradient(2.0), data, jax.random.key(0), steps=3)
+        >>> result = jaxsvm.fit(jaxsvm.subgradient(2.0), data, jax.random.key(0), steps=3)
         >>> float(result.model.w[0])
         0.5
 

@@ -107,7 +107,7 @@ class wolfe(AllRowsSolver):
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> result = jaxsvm.fit(wolfe(2.0), data, jax.random.key(0), steps=5, tol=1e-6)
+        >>> result = jaxsvm.fit(jaxsvm.wolfe(2.0), data, jax.random.key(0), steps=5, tol=1e-6)
         >>> result.model.w.tolist(), result.converged
         ([0.5], True)
 
