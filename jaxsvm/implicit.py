@@ -459,9 +459,9 @@ def linear_solution(
 
     Example: one point at 1 with target 1, squared loss: w = 1 / (1 + lam)
         >>> import jax, jax.numpy as jnp, jaxsvm
-        >>> from jaxsvm import losses
+        >>> from jaxsvm import implicit, losses
         >>> data = jaxsvm.dataset([[1.0]], [1.0], task="regression")
-        >>> weights = lambda lam: jaxsvm.implicit.linear_solution(jnp.array([0.5]), 0.0, data, lam,
+        >>> weights = lambda lam: implicit.linear_solution(jnp.array([0.5]), 0.0, data, lam,
         ...     losses.squared)[0]
         >>> jax.jit(jax.jacobian(weights))(1.0).tolist()
         [-0.25]

@@ -83,10 +83,10 @@ def cholesky(
         relative to the trace.
 
     Example:
-        >>> import jax.numpy as jnp, jaxsvm
-        >>> from jaxsvm import kernels
+        >>> import jax.numpy as jnp
+        >>> from jaxsvm import features, kernels
         >>> x = jnp.array([[0.0], [1.0], [1.0], [3.0]])
-        >>> phi = jaxsvm.features.cholesky(kernels.rbf(1.0), x, rank=4)
+        >>> phi = features.cholesky(kernels.rbf(1.0), x, rank=4)
         >>> int(phi.rank), bool(jnp.allclose(phi(x) @ phi(x).T, kernels.rbf(1.0)(x, x), atol=1e-5))
         (3, True)
 

@@ -79,10 +79,10 @@ def random_pivots(block: int = 128) -> Callable:
         are left out.
 
     Example:
-        >>> import jax, jax.numpy as jnp, jaxsvm
-        >>> from jaxsvm import kernels
+        >>> import jax, jax.numpy as jnp
+        >>> from jaxsvm import features, kernels
         >>> x = jnp.array([[0.0], [0.0], [1.0], [1.0], [5.0]])
-        >>> rows = jaxsvm.features.random_pivots()(jax.random.key(0), kernels.rbf(1.0), x, 3)
+        >>> rows = features.random_pivots()(jax.random.key(0), kernels.rbf(1.0), x, 3)
         >>> sorted(rows[:, 0].tolist())
         [0.0, 1.0, 5.0]
 
