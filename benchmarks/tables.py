@@ -5,7 +5,7 @@ A marker stands before the heading of a table, and the lines below the heading a
     <!-- table: FILE.csv | CONDITIONS | COLUMNS | CELLS -->
 
 CONDITIONS choose rows of the file: `C=1 & job=exact .*`, regular expressions of the whole value. Rows with the same values of
-COLUMNS make one row of the table; `-` is for none, and then each row of the file is one. CELLS are `seconds as .1f`: the mean
+COLUMNS make one row of the table; `-` makes one of each, `all` one of all. CELLS are `seconds as .1f`: the mean
 of the values and its format, or `max of seconds as .1f`, `min of`, `count of`. Without a format the one
 value is copied. `error where method=sbp as .1f` takes some of the rows only. Items are parted by `; `.
 """
@@ -26,7 +26,7 @@ CELL = re.compile(r"(?:(min|max|count) of )?(.+?)(?: where (.+?))?(?: as (.+))?"
 def fits(row: dict, conditions: str) -> bool:
     """Whether a row has the values."""
     pairs = [part.split("=", 1) for part in conditions.split(" & ") if part != "-"]
-    return all(re.fullmatch(value, row[key]) for key, value in pairs)
+    return all(re.fullmatch(value, row[key], re.S) for key, value in pairs)
 
 
 def cell(rows: list[dict], spec: str) -> str:
@@ -49,7 +49,8 @@ def cells(marker: str) -> list[list[str]]:
     groups = {}
     for place, row in enumerate(saved(file.removesuffix(".csv"))):
         if fits(row, where):
-            groups.setdefault(place if by == "-" else tuple(row[key] for key in by.split("; ")), []).append(row)
+            key = {"-": place, "all": 0}.get(by) if by in ("-", "all") else tuple(row[key] for key in by.split("; "))
+            groups.setdefault(key, []).append(row)
     return [[cell(rows, spec) for spec in specs.split("; ")] for rows in groups.values()]
 
 
