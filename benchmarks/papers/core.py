@@ -84,29 +84,6 @@ def convergence() -> None:
                     {"solver": name, "seed": seed, "passes": k + 1, "excess": f"{excess:.3e}", "run_seconds": f"{seconds:.2f}"}
                 )
     write("core_convergence", rows)
-    draw(rows)
-
-
-def draw(rows: list[dict]) -> None:
-    """Excess against passes, median over seeds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from ..common import RESULTS
-
-    figure, ax = plt.subplots(figsize=(9, 4.5))
-    for name in dict.fromkeys(row["solver"] for row in rows):
-        passes = sorted({row["passes"] for row in rows if row["solver"] == name})
-        mine = lambda k, name=name: [float(r["excess"]) for r in rows if r["solver"] == name and r["passes"] == k]
-        ax.plot(passes, [np.median(mine(k)) for k in passes], marker=".", label=name)
-    ax.axhline(0.01, color="grey", lw=0.7, ls=":")
-    ax.axhline(0.001, color="grey", lw=0.7, ls=":")
-    ax.set(xscale="log", yscale="log", xlabel="passes over a9a", ylabel="objective / optimum - 1", title="lambda = 1e-4")
-    ax.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    figure.tight_layout()
-    figure.savefig(RESULTS / "core_convergence.png", dpi=120)
 
 
 def steps() -> None:

@@ -36,49 +36,51 @@ def shapes(count, most, seed=0):
 OURS = "import jax, jaxsvm\nfrom jaxsvm import kernels\nfrom jaxsvm.estimators import *\n"
 THEIRS = "from sklearn.svm import *\nfrom sklearn.linear_model import SGDClassifier\n"
 SAME = {  # the same calls of both
-    "ten folds of SVC": "score = ms.cross_val_score(SVC(), *rows('breast_cancer'), cv=10).mean()",
-    "SVC, 25 x 5 folds": """
+    "SVC, 10 folds, breast cancer": "score = ms.cross_val_score(SVC(), *rows('breast_cancer'), cv=10).mean()",
+    "GridSearchCV of SVC, 25 cells x 5 folds, digits": """
 x, y = rows('digits')
 grid = {'C': np.logspace(-1, 3, 5), 'gamma': np.logspace(-4, 0, 5)}
 score = ms.GridSearchCV(SVC(), grid, cv=5).fit(x, y).best_score_""",
-    "RFECV of SVC and LinearSVC": """
+    "RFECV of SVC and LinearSVC, breast cancer": """
 x, y = rows('breast_cancer')
 score = [feature_selection.RFECV(m, cv=5).fit(x, y).score(x, y) for m in (SVC(kernel='linear'), LinearSVC())]""",
-    "forward selection": """
+    "forward selection of columns, SVC and LinearSVC, wine": """
 x, y = rows('wine')
 pick = lambda m: feature_selection.SequentialFeatureSelector(m, n_features_to_select=6, cv=5).fit(x, y)
 score = [pick(m).support_.nonzero()[0].tolist() for m in (SVC(), LinearSVC())]""",
-    "learning curve": """
+    "learning curve of SVC, digits": """
 x, y = rows('digits')
 sizes = np.linspace(0.1, 1, 8)
 score = ms.learning_curve(SVC(), x, y, train_sizes=sizes, shuffle=True, random_state=0)[2].mean(axis=1).tolist()""",
-    "bagging of 50": """
+    "bagging of 50 SVC, 2,000 rows": """
 x, y = datasets.make_classification(2000, 20, n_informative=8, random_state=0)
 score = ensemble.BaggingClassifier(SVC(), n_estimators=50, max_samples=0.3, random_state=0).fit(x, y).score(x, y)""",
-    "AdaBoost of SVC": """
+    "AdaBoost of SVC, 1,000 rows": """
 x, y = datasets.make_classification(1000, 20, n_informative=8, random_state=0)
 score = ensemble.AdaBoostClassifier(SVC(kernel='linear', C=0.1), n_estimators=10, random_state=0).fit(x, y).score(x, y)""",
-    "pairs of LinearSVC": "score = multiclass.OneVsOneClassifier(LinearSVC()).fit(*rows('digits')).score(*rows('digits'))",
-    "permutation importance": """
+    "OneVsOneClassifier(LinearSVC()), digits": """
+score = multiclass.OneVsOneClassifier(LinearSVC()).fit(*rows('digits')).score(*rows('digits'))""",
+    "permutation importance of SVC, breast cancer": """
 x, y = rows('breast_cancer')
 score = inspection.permutation_importance(SVC().fit(x, y), x, y, n_repeats=10, random_state=0).importances_mean.sum()""",
-    "leave one out": "score = ms.cross_val_score(SVC(), *rows('iris'), cv=ms.LeaveOneOut()).mean()",
-    "probabilities": "score = ms.cross_val_score(SVC(probability=True), *rows('breast_cancer'), scoring='neg_log_loss').mean()",
-    "40 random SVRs": """
+    "SVC, leave one out, iris": "score = ms.cross_val_score(SVC(), *rows('iris'), cv=ms.LeaveOneOut()).mean()",
+    "SVC(probability=True), 5 folds, breast cancer": """
+score = ms.cross_val_score(SVC(probability=True), *rows('breast_cancer'), scoring='neg_log_loss').mean()""",
+    "random search of 40 SVR, diabetes": """
 x, y = rows('diabetes')
 choices = {'C': np.logspace(-1, 3, 50), 'gamma': np.logspace(-4, 0, 50)}
 score = ms.RandomizedSearchCV(SVR(), choices, n_iter=40, random_state=0).fit(x, y).best_score_""",
-    "outliers": "score = float((OneClassSVM(nu=0.05).fit(rows('digits')[0]).predict(rows('digits')[0]) < 0).mean())",
-    "2,000 single rows": """
+    "OneClassSVM, digits": "score = float((OneClassSVM(nu=0.05).fit(rows('digits')[0]).predict(rows('digits')[0]) < 0).mean())",
+    "2,000 single rows predicted by SVC": """
 x, y = rows('digits')
 machine = SVC().fit(x, y)
 score = int(sum(machine.predict(x[i % len(x)][None])[0] for i in range(2000)))""",
-    "40 data sets": """
+    "SVC and LinearSVC on 40 data sets of other shapes": """
 fit = lambda m, x, y: m.fit(x, y).score(x, y)
 score = [float(np.mean([fit(m(), x, y) for x, y in shapes(40, 2500)])) for m in (SVC, LinearSVC)]""",
 }
 OWN = {  # a text of ours, a text of theirs
-    "`fit` on 30 data sets": (
+    "jaxsvm.fit on 30 data sets of other shapes, pad=True": (
         """
 def error(x, y):
     data = jaxsvm.dataset(x, np.where(y > 0, 1, -1), pad=True)
@@ -89,7 +91,7 @@ score = np.mean([error(x, y) for x, y in shapes(30, 2500)])""",
 error = lambda x, y: 1 - SVC(gamma=1 / x.shape[1]).fit(x, y > 0).score(x, y > 0)
 score = np.mean([error(x, y) for x, y in shapes(30, 2500)])""",
     ),
-    "partial_fit of 500 batches": (
+    "Pegasos.partial_fit, 500 batches": (
         """
 x, y = datasets.make_classification(60000, 30, n_informative=10, random_state=0)
 machine, ends = Pegasos(), np.random.default_rng(0).integers(1, 200, 500).cumsum()
@@ -144,7 +146,7 @@ def main() -> None:
         table.append(row | {f"score_{library}": each[0]["score"] for library, each in runs.items()})
         print(table[-1], flush=True)
     if not args.only:
-        common.write("everyday", table)
+        common.write("everyday", sorted(table, key=lambda row: float(row["ratio"])))
 
 
 if __name__ == "__main__":

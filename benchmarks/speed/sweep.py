@@ -5,16 +5,13 @@ features (and averaged Pegasos on Fourier features, in pairs where RBFSampler's 
 64 runs by one `jaxsvm.sweep` under a bound on memory. Theirs: RBFSampler or Nystroem + SGDClassifier, as they come and with 3
 averaged passes, 64 fits in a loop, and GridSearchCV on two processes. Everything in one process, one after the other, the
 slowest two once, the others repeated; compilation apart. Memory: what the compiler counts for the program (arguments and
-the temporaries of two threads), and how far the process grew in a second call.
+the temporaries of two threads).
 """
 
 from __future__ import annotations
 
 import os
-import pathlib
-import resource
 import sys
-import threading
 import time
 import warnings
 
@@ -82,23 +79,6 @@ def grid_search(made, x, y, held_x, held_y) -> float:
     return 1 - search.fit(np.r_[x, held_x], np.r_[y, held_y]).best_score_
 
 
-def growth(call) -> float:
-    """By how much the process grew at most while `call` ran, MiB, looked at every millisecond."""
-    held = lambda: int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
-    before, most, over = held(), [0.0], threading.Event()
-
-    def look():
-        while not over.wait(0.001):
-            most.append(held() - before)
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    call()
-    over.set()
-    watcher.join()
-    return max(most)
-
-
 def main() -> None:
     """All ways, in turns; the table and a heat map."""
     warnings.simplefilter("ignore")
@@ -121,10 +101,9 @@ def main() -> None:
         errors[fn.__name__] = jax.block_until_ready(sweep(train, held, key))
         first = time.perf_counter() - began
         counted_bytes = sweep.memory(train, held, key)
-        grew = growth(lambda sweep=sweep: jax.block_until_ready(sweep(train, held, key)))
         row = {"way": f"jaxsvm.sweep({fn.__name__})", "error": float(errors[fn.__name__].min()), "first_call_s": first}
         row |= {"programs": len(traces), "memory_bound_MiB": MEMORY / 2**20, "memory_counted_MiB": counted_bytes / 2**20}
-        rows.append(row | {"grew_in_second_call_MiB": grew})
+        rows.append(row)
         ways[rows[-1]["way"]] = lambda sweep=sweep: float(jnp.min(sweep(train, held, key)))
 
     few = {"max_iter": PASSES, "tol": None, "average": True}
@@ -150,8 +129,7 @@ def main() -> None:
             next(r for r in rows if r["way"] == name).setdefault("error", found)
             print(name, f"{found:.4f}", f"{seconds[name][-1]:.2f} s", flush=True)
     ours = float(np.median(seconds[rows[0]["way"]]))
-    columns = ["way", "error", "seconds", "times_the_first", "first_call_s", "programs", "memory_bound_MiB", "memory_counted_MiB",
-               "grew_in_second_call_MiB"]  # fmt: skip
+    columns = ["way", "error", "seconds", "times_the_first", "first_call_s", "programs", "memory_bound_MiB", "memory_counted_MiB"]
     for row in rows:
         row["seconds"] = float(np.median(seconds[row["way"]]))
         row["times_the_first"] = row["seconds"] / ours

@@ -38,6 +38,11 @@ def sections() -> dict[str, str]:
     return {slug(part.split("\n")[0]): part for part in parts}
 
 
+def question(part: str) -> str:
+    """The question that a section answers, its first sentence."""
+    return " ".join(re.split(r"(?<=\?)\s", part.split("\n\n", 2)[1])[0].split())
+
+
 def result_page(part: str) -> bytes:
     """A section of the results as a page: headings one level up, and links from its own folder."""
     text = "# " + re.sub(r"^##(#+ )", r"#\1", part, flags=re.M)
@@ -82,9 +87,9 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname == "notebooks/README":
         text = gallery(text)
     elif docname == "benchmarks/README":
-        pages = [f"/docs/generated/results/{name}" for name in sections()]
-        text = re.split(r"^## ", text, flags=re.M)[0] + toctree(pages)
-        text = re.sub(r"\]\(#([\w-]+)\)", r"](/docs/generated/results/\1.md)", text)
+        pages = {f"/docs/generated/results/{name}": part for name, part in sections().items()}
+        lines = [f"- [{part.split(chr(10))[0]}]({page}.md): {question(part)}" for page, part in pages.items()]
+        text = re.split(r"^## ", text, flags=re.M)[0] + "\n".join(lines) + "\n" + toctree(list(pages))
     elif docname.startswith("notebooks/"):
         notebook = json.loads(text)
         notebook["metadata"]["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
