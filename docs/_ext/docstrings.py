@@ -36,13 +36,14 @@ WORDS = {"sqrt": "√", "prod": "∏", "int": "∫", "inf": "∞"}
 TOKEN = re.compile(
     r"""`(?P<code>[^`]+)`
     | (?P<plain>\d+(?:\.\d+)?(?:e-?\d+)?                  # a number
+        | (?<=[A-Za-z]{2})'s\b                            # as in "the loss's"
         | [A-Za-z]+_(?:up|down)(?=_)                      # a name, which an index follows
         | [A-Za-z]\w*_(?:[A-Za-z0-9]{3,}\w*|in\b|on\b))   # a name
     | (?P<word>[A-Za-z]+)(?P<digits>\d*)
     | _(?P<below>\{[^}]*\}|[.+-]?[A-Za-z0-9]{1,2}(?![A-Za-z0-9])(?:\+1)?)
     | \^(?P<above>\([^()]*\)|-?\w+)
     | <(?P<inner>[^\s<>=][^<>=]*)>
-    | (?P<sign><=|>=|!=|<-|->|(?<![A-Za-z]{2})'|'(?!s\b)|(?<![A-Za-z]{2})-|-(?![A-Za-z]{2}))""",
+    | (?P<sign><=|>=|!=|<-|->|'|(?<![A-Za-z]{2})-|-(?![A-Za-z]{2}))""",
     re.X,
 )
 
@@ -109,6 +110,11 @@ def formula(lines: list[str]) -> list[str]:
             cells.append(f'<td colspan="{span}"{pad}>{text}</td>')
         rows.append(f"<tr>{''.join(cells)}</tr>")
     return ['<table class="formula">', *rows, "</table>"]
+
+
+def sentence(text: str) -> str:
+    """A sentence as reStructuredText; one that holds a formula is typeset by the role `formula`."""
+    return f":formula:`{text}`" if re.search("[|^<]", text) and "`" not in text else prose(text)
 
 
 def display(block: list[str], base: int) -> list[str]:

@@ -8,7 +8,7 @@ import pkgutil
 import re
 from typing import Any
 
-from docstrings import fields, prose, to_rst
+from docstrings import fields, sentence, symbols, to_rst
 from docutils import nodes
 from pages import write_folder
 from sphinx.application import Sphinx
@@ -62,7 +62,7 @@ class Entry:
     def lead(self) -> str:
         """The first paragraph of the docstring."""
         text = DICT if isinstance(self.value, dict) else inspect.getdoc(self.value) or ""
-        return prose(text.split("\n\n")[0].replace("\n", " "))
+        return text.split("\n\n")[0].replace("\n", " ")
 
     @property
     def first_sentence(self) -> str:
@@ -102,7 +102,10 @@ def table(members: list[Entry]) -> list[str]:
     lines = [".. list-table::", "   :widths: 35 65", ""]
     for entry in members:
         short = entry.name.removeprefix("jaxsvm.")
-        lines += [f"   * - :py:obj:`{short} <{entry.name}>`", f"     - {entry.first_sentence}"]
+        lines += [
+            f"   * - :py:obj:`{short} <{entry.name}>`",
+            f"     - {sentence(entry.first_sentence)}",
+        ]
     return [*lines, ""]
 
 
@@ -113,7 +116,7 @@ def toctree(pages: list[str]) -> list[str]:
 
 def own_page(entry: Entry) -> list[str]:
     """The page of one solver or estimator: sentence, docstring, and others of its family."""
-    lines = [*heading(entry.name.split(".")[-1]), entry.lead, "", entry.directive()]
+    lines = [*heading(entry.name.split(".")[-1]), sentence(entry.lead), "", entry.directive()]
     others = [e for e in ENTRIES if e.family == entry.family and e is not entry]
     return lines + ([".. rubric:: Neighbours", "", *table(others)] if others else [])
 
@@ -125,8 +128,8 @@ def module_page(module: str, members: list[Entry]) -> list[str]:
         return lines + table(members) + [entry.directive() for entry in members]
     for family in sorted({entry.family for entry in members}):
         if family != module:
-            sentence = inspect.getdoc(importlib.import_module(family))
-            lines += [f".. rubric:: {family.split('.')[-1]}", "", prose(sentence), ""]
+            about = inspect.getdoc(importlib.import_module(family))
+            lines += [f".. rubric:: {family.split('.')[-1]}", "", sentence(about), ""]
         lines += table([entry for entry in members if entry.family == family])
     return lines + toctree([entry.page for entry in members])
 
@@ -210,23 +213,16 @@ def link_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         if len(literal.astext()) <= 16:
             literal["classes"].append("short")  # is not broken over two lines
         found = re.match(r"(?:jaxsvm\.)?([A-Za-z_][\w.]*)(\(|$)", literal.astext())
-        if (
-            not found
-            or isinstance(literal.parent, nodes.reference | nodes.title)
-            or docname == "docs/command_line"
-        ):
+        inside = isinstance(literal.parent, nodes.reference | nodes.title)
+        if not found or inside or docname == "docs/command_line":
             continue
         name = found[1]
         entry = HOME.get(f"jaxsvm.{name}") or short.get(name)
         is_local = (name in local and not found[2]) or name == page.split(".")[-1]
         if entry and not is_local:
-            uri = (
-                app.builder.get_relative_uri(docname, f"docs/generated/api/{entry.page}")
-                + f"#{entry.name}"
-            )
-            literal.replace_self(
-                nodes.reference("", "", literal.deepcopy(), refuri=uri, internal=True)
-            )
+            uri = app.builder.get_relative_uri(docname, f"docs/generated/api/{entry.page}")
+            link = dict(refuri=f"{uri}#{entry.name}", internal=True)
+            literal.replace_self(nodes.reference("", "", literal.deepcopy(), **link))
 
 
 def mend_source_links(
@@ -242,6 +238,12 @@ def mend_source_links(
         context["body"] = link.sub(name, context["body"])
 
 
+def role(name: str, raw: str, text: str, line: int, inliner: Any, *more: Any) -> tuple[list, list]:
+    """The role `formula`: words stay, letters, indices and signs are typeset."""
+    html = f'<span class="formula">{symbols(text)}</span>'
+    return [nodes.raw("", html, format="html")], []
+
+
 def check(app: Sphinx, env: Any) -> None:
     """Warn of public names without an entry."""
     for entry in ENTRIES:
@@ -254,6 +256,7 @@ def setup(app: Sphinx) -> dict:
     write_folder(
         "api", {f"{page}.rst": "\n".join(lines).encode() for page, lines in reference().items()}
     )
+    app.add_role("formula", role)
     app.connect("autodoc-process-docstring", convert, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip)
     app.connect("missing-reference", resolve)
