@@ -115,6 +115,7 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
         notebook["metadata"]["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
         text = json.dumps(notebook)
     else:
+        text = formulas(text) if re.fullmatch(r"docs/\w+", docname) else text
         text = re.sub(
             r"\]\([./]*benchmarks/README\.md#([\w-]+)\)", r"](/docs/generated/results/\1.md)", text
         )

@@ -19,6 +19,7 @@ import jaxsvm
 logger = logging.getLogger(__name__)
 INTERNAL = ("__about__", "__main__", "commands")
 DICT = "What each name means."
+METHODS = "Its methods are those of every :py:obj:`Solver <jaxsvm.Solver>`."
 FIRST = ("jaxsvm.loops", "jaxsvm.solvers", "jaxsvm.estimators")  # on the page that lists all
 
 
@@ -72,6 +73,8 @@ class Entry:
     def directive(self) -> str:
         """The directive of autodoc that documents it."""
         if inspect.isclass(self.value):
+            if self.has_own_page and issubclass(self.value, jaxsvm.Solver):
+                return f".. autoclass:: {self.name}\n\n{METHODS}\n"
             return f".. autoclass:: {self.name}\n   :members:\n   :inherited-members:\n"
         if inspect.isroutine(self.value):
             return f".. autofunction:: {self.name}\n"
@@ -153,7 +156,7 @@ def reference() -> dict[str, list[str]]:
 def convert(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Make a docstring what napoleon and docutils read."""
     has_fields = hasattr(value, "_fields") or dataclasses.is_dataclass(value)
-    if inspect.isclass(value) and has_fields and "Attributes:" not in lines:
+    if inspect.isclass(value) and has_fields and not {"Args:", "Attributes:"} & {*lines}:
         lines += fields(value)
     if isinstance(value, dict):
         lines[:] = [DICT, "", *(f"- `{key}`: {text}" for key, text in value.items())]
