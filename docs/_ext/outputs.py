@@ -25,7 +25,6 @@ PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "jaxsvm/solvers/README.md"]
 def run(page: str, blocks: list[str]) -> list[str]:
     """Run blocks in one namespace and a folder of their own; return what each prints."""
     os.environ.setdefault("MPLBACKEND", "agg")
-    jax.config.update("jax_disable_most_optimizations", True)  # most of the time is compilation
     names, printed, before = {}, [], tempfile.tempdir
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         tempfile.tempdir = folder
