@@ -6,6 +6,7 @@ import json
 import pathlib
 import re
 
+from docstrings import formula
 from PIL import Image
 from sphinx.application import Sphinx
 
@@ -15,7 +16,7 @@ WIDTH = 480  # pixels of a thumbnail
 
 
 def write_folder(name: str, files: dict[str, bytes]) -> None:
-    """Make a folder of generated files hold these and no others; those that stay are not built again."""
+    """Make a folder of generated files hold these and no others; equal ones stay as they are."""
     folder = GENERATED / name
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
@@ -53,11 +54,16 @@ def result_page(part: str) -> bytes:
 
 def thumbnail(path: pathlib.Path) -> bytes | None:
     """The first picture that a notebook holds, smaller; None: it holds none."""
-    outputs = [output.get("data", {}) for cell in json.loads(path.read_text())["cells"] for output in cell.get("outputs", [])]
+    outputs = [
+        output.get("data", {})
+        for cell in json.loads(path.read_text())["cells"]
+        for output in cell.get("outputs", [])
+    ]
     pictures = [data["image/png"] for data in outputs if "image/png" in data]
     if not pictures:
         return None
-    picture, file = Image.open(io.BytesIO(base64.b64decode(pictures[0]))).convert("RGB"), io.BytesIO()
+    picture = Image.open(io.BytesIO(base64.b64decode(pictures[0]))).convert("RGB")
+    file = io.BytesIO()
     picture.thumbnail((WIDTH, WIDTH))
     picture.save(file, "png")
     return file.getvalue()
@@ -68,17 +74,36 @@ def toctree(names: list[str]) -> str:
     return "\n".join(["", "```{toctree}", ":hidden:", "", *names, "```", ""])
 
 
+def title(notebook: str) -> str:
+    """The first heading of a notebook."""
+    cells = json.loads((ROOT / "notebooks" / f"{notebook}.ipynb").read_text())["cells"]
+    return re.search(r"^# (.*)$", "\n".join("".join(cell["source"]) for cell in cells), re.M)[1]
+
+
 def gallery(text: str) -> str:
-    """Replace the table of notebooks by cards with their pictures."""
+    """Replace the table of notebooks by cards with their titles and pictures."""
     row = re.compile(r"^\| \[(\w+)\]\(\w+\.ipynb\) \| (.*) \|$", re.M)
-    cards = []
+    cards = ["::::{grid} 1 2 2 3", ":gutter: 3", ""]
+    names = [name for name, _ in row.findall(text)]
     for name, question in row.findall(text):
+        cards += [f":::{{grid-item-card}} {title(name)}", f":link: {name}", ":link-type: doc"]
         picture = f"/docs/generated/thumbnails/{name}.png"
-        picture = f":img-top: {picture}\n" if (ROOT / picture[1:]).exists() else ""
-        cards.append(f":::{{grid-item-card}} {name}\n:link: {name}\n:link-type: doc\n{picture}\n{question}\n:::\n")
-    grid = "\n".join(["::::{grid} 1 2 2 3", ":gutter: 3", "", *cards, "::::", ""])
+        cards += [f":img-top: {picture}"] if (ROOT / picture[1:]).exists() else []
+        cards += ["", question, ":::"]
+    grid = "\n".join([*cards, "::::", ""])
     text = re.sub(r"^\| notebook .*\n\|---.*\n", lambda _: grid, text, flags=re.M)
-    return re.sub(rf"(?:{row.pattern}\n)+", "", text, flags=re.M) + toctree([name for name, _ in row.findall(text)])
+    text = re.sub(rf"(?:{row.pattern}\n)+", "", text, flags=re.M)
+    return text + toctree(names)
+
+
+def formulas(text: str) -> str:
+    """Typeset the indented blocks of a page, which are formulas."""
+    html = lambda found: "\n".join(
+        ["```{raw} html", *formula([line[4:] for line in found[0].split("\n") if line]), "```", ""]
+    )
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
+    parts[::2] = [re.sub(r"(?<=\n\n)(?: {4}.*\n)+", html, part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -95,14 +120,19 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
         notebook["metadata"]["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
         text = json.dumps(notebook)
     else:
-        text = re.sub(r"\]\([./]*benchmarks/README\.md#([\w-]+)\)", r"](/docs/generated/results/\1.md)", text)
+        text = formulas(text) if re.fullmatch(r"docs/\w+", docname) else text
+        text = re.sub(
+            r"\]\([./]*benchmarks/README\.md#([\w-]+)\)", r"](/docs/generated/results/\1.md)", text
+        )
     source[0] = text
 
 
 def setup(app: Sphinx) -> dict:
     """Write the pages before Sphinx looks for them."""
     write_folder("results", {f"{name}.md": result_page(part) for name, part in sections().items()})
-    pictures = {f"{path.stem}.png": thumbnail(path) for path in (ROOT / "notebooks").glob("*.ipynb")}
+    pictures = {
+        f"{path.stem}.png": thumbnail(path) for path in (ROOT / "notebooks").glob("*.ipynb")
+    }
     write_folder("thumbnails", {name: picture for name, picture in pictures.items() if picture})
     app.connect("source-read", read_source)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,7 +8,7 @@ import pkgutil
 import re
 from typing import Any
 
-from docstrings import fields, prose, to_rst
+from docstrings import fields, sentence, symbols, to_rst
 from docutils import nodes
 from pages import write_folder
 from sphinx.application import Sphinx
@@ -19,12 +19,19 @@ import jaxsvm
 logger = logging.getLogger(__name__)
 INTERNAL = ("__about__", "__main__", "commands")
 DICT = "What each name means."
+METHODS = "Its methods are those of every :py:obj:`Solver <jaxsvm.Solver>`."
 FIRST = ("jaxsvm.loops", "jaxsvm.solvers", "jaxsvm.estimators")  # on the page that lists all
 
 
 def public_modules() -> dict[str, list[str]]:
-    """The public modules, and the names of each: `jaxsvm` itself, and those below it with `__all__`."""
-    found = {"jaxsvm": [name for name, value in vars(jaxsvm).items() if name[0] != "_" and not inspect.ismodule(value)]}
+    """The public modules and their names: `jaxsvm` itself, and those below it with `__all__`."""
+    found = {
+        "jaxsvm": [
+            name
+            for name, value in vars(jaxsvm).items()
+            if name[0] != "_" and not inspect.ismodule(value)
+        ]
+    }
     for info in pkgutil.iter_modules(jaxsvm.__path__):
         if info.name not in INTERNAL:
             module = importlib.import_module(f"jaxsvm.{info.name}")
@@ -34,31 +41,40 @@ def public_modules() -> dict[str, list[str]]:
 
 
 def page_of(module: str, name: str, value: Any) -> str:
-    """The page that documents a name: that of the package which defines it."""
-    if module == "jaxsvm.estimators":
-        return f"{module}.{name}"
+    """The page that documents a name: its own for a solver or an estimator, else its package's."""
     parts = (module if module != "jaxsvm" else getattr(value, "__module__", module)).split(".")
-    return ".".join(parts[: 3 if parts[1:2] == ["solvers"] else 2])
+    own = parts[1:2] in (["solvers"], ["estimators"])
+    return ".".join([*parts[:2], name] if own else parts[:2])
 
 
 class Entry:
-    """A public object: the name it is documented under, its page, and its other names."""
+    """A public object: the name it is documented under, its page, family, and other names."""
 
     def __init__(self, module: str, name: str, value: Any) -> None:
         """Document `value` as `name` of `module`."""
         self.name, self.value, self.page = f"{module}.{name}", value, page_of(module, name, value)
-        self.names = {self.name, f"{getattr(value, '__module__', module)}.{getattr(value, '__qualname__', name)}"}
+        home = getattr(value, "__module__", module)
+        self.names = {self.name, f"{home}.{getattr(value, '__qualname__', name)}"}
+        self.has_own_page = self.page.count(".") == 2
+        in_family = self.page.startswith("jaxsvm.solvers.")
+        self.family = ".".join(home.split(".")[:3] if in_family else self.page.split(".")[:2])
+
+    @property
+    def lead(self) -> str:
+        """The first paragraph of the docstring."""
+        text = DICT if isinstance(self.value, dict) else inspect.getdoc(self.value) or ""
+        return text.split("\n\n")[0].replace("\n", " ")
 
     @property
     def first_sentence(self) -> str:
         """What the docstring begins with."""
-        text = DICT if isinstance(self.value, dict) else inspect.getdoc(self.value) or ""
-        line = text.split("\n\n")[0].replace("\n", " ")
-        return prose(re.split(r"(?<=\w[.)]) (?=[A-Z])", line)[0])
+        return re.split(r"(?<=\w[.)]) (?=[A-Z])", self.lead)[0]
 
     def directive(self) -> str:
         """The directive of autodoc that documents it."""
         if inspect.isclass(self.value):
+            if self.has_own_page and issubclass(self.value, jaxsvm.Solver):
+                return f".. autoclass:: {self.name}\n\n{METHODS}\n"
             return f".. autoclass:: {self.name}\n   :members:\n   :inherited-members:\n"
         if inspect.isroutine(self.value):
             return f".. autofunction:: {self.name}\n"
@@ -89,7 +105,10 @@ def table(members: list[Entry]) -> list[str]:
     lines = [".. list-table::", "   :widths: 35 65", ""]
     for entry in members:
         short = entry.name.removeprefix("jaxsvm.")
-        lines += [f"   * - :py:obj:`{short} <{entry.name}>`", f"     - {entry.first_sentence}"]
+        lines += [
+            f"   * - :py:obj:`{short} <{entry.name}>`",
+            f"     - {sentence(entry.first_sentence)}",
+        ]
     return [*lines, ""]
 
 
@@ -98,51 +117,61 @@ def toctree(pages: list[str]) -> list[str]:
     return ["", ".. toctree::", "   :hidden:", "", *(f"   {page}" for page in pages), ""]
 
 
+def own_page(entry: Entry) -> list[str]:
+    """The page of one solver or estimator: sentence, docstring, and others of its family."""
+    lines = [*heading(entry.name.split(".")[-1]), sentence(entry.lead), "", entry.directive()]
+    others = [e for e in ENTRIES if e.family == entry.family and e is not entry]
+    return lines + ([".. rubric:: Neighbours", "", *table(others)] if others else [])
+
+
+def module_page(module: str, members: list[Entry]) -> list[str]:
+    """The page of a module: its docstring, tables of its names, and the docstrings of these."""
+    lines = [*heading(module), f".. automodule:: {module}", ""]
+    if not members[0].has_own_page:
+        return lines + table(members) + [entry.directive() for entry in members]
+    for family in sorted({entry.family for entry in members}):
+        if family != module:
+            about = inspect.getdoc(importlib.import_module(family))
+            lines += [f".. rubric:: {family.split('.')[-1]}", "", sentence(about), ""]
+        lines += table([entry for entry in members if entry.family == family])
+    return lines + toctree([entry.page for entry in members])
+
+
 def reference() -> dict[str, list[str]]:
-    """A page for each module, one for each family of solvers and each estimator, and the page that lists them: name -> lines."""
-    result = {}
-    modules: dict[str, dict[str, list[Entry]]] = {}
+    """The pages of modules, solvers and estimators, and the one that lists all: name -> lines."""
+    modules: dict[str, list[Entry]] = {}
     for entry in ENTRIES:
-        module = ".".join(entry.page.split(".")[:2])
-        modules.setdefault(module, {}).setdefault(entry.page, []).append(entry)
+        modules.setdefault(".".join(entry.page.split(".")[:2]), []).append(entry)
     order = sorted(modules, key=lambda module: (module not in FIRST, module))
     index = [*heading("API reference"), "Every public name, by the package that defines it.", ""]
     index += [".. list-table::", "   :widths: 20 80", ""]
     for module in order:
-        pages = modules[module]
-        lines = [*heading(module), f".. automodule:: {module}", ""]
-        for page, members in sorted(pages.items()):
-            title, directives = page.removeprefix(f"{module}."), [entry.directive() for entry in members]
-            if page == module:
-                lines += table(members) + directives
-            elif len(members) > 1:
-                lines += [f".. rubric:: :doc:`{title} <{page}>`", "", *table(members)]
-                result[page] = heading(title) + table(members) + directives
-            else:
-                result[page] = heading(title) + directives
-        if all(len(members) == 1 for members in pages.values()) and module not in pages:
-            lines += table([members[0] for _, members in sorted(pages.items())])
-        result[module] = lines + (toctree(sorted(pages)) if module not in pages else [])
-        names = [f":py:obj:`{entry.name.split('.')[-1]} <{entry.name}>`" for members in pages.values() for entry in members]
-        index += [f"   * - :doc:`{module}`", f"     - {', '.join(names)}"]
-    return result | {"index": index + toctree(order)}
+        links = [f":py:obj:`{e.name.split('.')[-1]} <{e.name}>`" for e in modules[module]]
+        index += [f"   * - :doc:`{module}`", f"     - {', '.join(links)}"]
+    pages = {module: module_page(module, members) for module, members in modules.items()}
+    pages |= {entry.page: own_page(entry) for entry in ENTRIES if entry.has_own_page}
+    return pages | {"index": index + toctree(order)}
 
 
 def convert(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Make a docstring what napoleon and docutils read."""
-    if inspect.isclass(value) and "Attributes:" not in lines and (hasattr(value, "_fields") or dataclasses.is_dataclass(value)):
+    has_fields = hasattr(value, "_fields") or dataclasses.is_dataclass(value)
+    if inspect.isclass(value) and has_fields and not {"Args:", "Attributes:"} & {*lines}:
         lines += fields(value)
     if isinstance(value, dict):
         lines[:] = [DICT, "", *(f"- `{key}`: {text}" for key, text in value.items())]
+    if (entry := HOME.get(name)) and entry.has_own_page:
+        del lines[: lines.index("") + 1]  # the page begins with it
     lines[:] = to_rst(lines)
     if what in ("attribute", "data", "property"):
-        lines[0] = f": {lines[0]}"  # for napoleon a type may stand before the first colon: here is none
+        lines[0] = f": {lines[0]}"  # for napoleon a type may stand before the first colon
 
 
 def skip(app: Sphinx, what: str, name: str, value: Any, skipped: bool, options: Any) -> bool | None:
     """Leave out members that other packages define, and fields, which the class lists."""
     value = getattr(value, "fget", value)
-    return None if (getattr(value, "__module__", None) or "").startswith("jaxsvm") and inspect.isroutine(value) else True
+    own = (getattr(value, "__module__", None) or "").startswith("jaxsvm")
+    return None if own and inspect.isroutine(value) else True
 
 
 def resolve(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
@@ -150,12 +179,14 @@ def resolve(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
     target = node.get("reftarget", "")
     entry = HOME.get(target) or HOME.get(f"jaxsvm.{target}")
     if node.get("refdomain") == "py" and entry:
-        return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", entry.name, node, contnode)
+        return env.domains["py"].resolve_xref(
+            env, node["refdoc"], app.builder, "obj", entry.name, node, contnode
+        )
     return None
 
 
 def local_names(value: Any) -> set[str]:
-    """The parameters of a function or a class, and the members of a class: other things than what has their names."""
+    """The parameters of a function or class, and the members of a class."""
     members = dir(value) if inspect.isclass(value) else []
     return {*inspect.signature(value).parameters, *members} if callable(value) else set()
 
@@ -166,13 +197,18 @@ def short_names(page: str) -> dict[str, Entry]:
     On other pages the name of an estimator may be that of scikit-learn.
     """
     known = [
-        entry for entry in ENTRIES if inspect.isclass(entry.value) and ("estimators" in page or "estimators" not in entry.page)
+        entry
+        for entry in ENTRIES
+        if inspect.isclass(entry.value) and ("estimators" in page or "estimators" not in entry.page)
     ]
-    return {entry.name.split(".")[-1]: entry for entry in [*known, *(entry for entry in ENTRIES if entry.page == page)]}
+    return {
+        entry.name.split(".")[-1]: entry
+        for entry in [*known, *(entry for entry in ENTRIES if entry.page == page)]
+    }
 
 
 def link_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Make `fit(...)`, `losses.hinge` and other public names in code marks links to their entries."""
+    """Make `fit(...)`, `losses.hinge` and other public names in code marks links to entries."""
     page = pathlib.PurePath(docname).name
     short = short_names(page)
     local = set().union(*(local_names(entry.value) for entry in ENTRIES if entry.page == page))
@@ -180,23 +216,35 @@ def link_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         if len(literal.astext()) <= 16:
             literal["classes"].append("short")  # is not broken over two lines
         found = re.match(r"(?:jaxsvm\.)?([A-Za-z_][\w.]*)(\(|$)", literal.astext())
-        if not found or isinstance(literal.parent, nodes.reference | nodes.title) or docname == "docs/command_line":
+        inside = isinstance(literal.parent, nodes.reference | nodes.title)
+        if not found or inside or docname == "docs/command_line":
             continue
         name = found[1]
         entry = HOME.get(f"jaxsvm.{name}") or short.get(name)
         is_local = (name in local and not found[2]) or name == page.split(".")[-1]
         if entry and not is_local:
-            uri = app.builder.get_relative_uri(docname, f"docs/generated/api/{entry.page}") + f"#{entry.name}"
-            literal.replace_self(nodes.reference("", "", literal.deepcopy(), refuri=uri, internal=True))
+            uri = app.builder.get_relative_uri(docname, f"docs/generated/api/{entry.page}")
+            link = dict(refuri=f"{uri}#{entry.name}", internal=True)
+            literal.replace_self(nodes.reference("", "", literal.deepcopy(), **link))
 
 
-def mend_source_links(app: Sphinx, pagename: str, template: str, context: dict, doctree: Any) -> None:
+def mend_source_links(
+    app: Sphinx, pagename: str, template: str, context: dict, doctree: Any
+) -> None:
     """Lead from source to entries: viewcode takes all names of a file for names of one module."""
     if pagename.startswith("_modules/"):
         homes = {(entry.page, entry.name.split(".")[-1]): entry.name for entry in ENTRIES}
         link = re.compile(r'(?<=api/)([\w.]+)\.html#[\w.]*\.(\w+)(?=")')
-        name = lambda found: f"{found[1]}.html#{homes[found[1], found[2]]}" if found.groups() in homes else found[0]
+        name = lambda found: (
+            f"{found[1]}.html#{homes[found[1], found[2]]}" if found.groups() in homes else found[0]
+        )
         context["body"] = link.sub(name, context["body"])
+
+
+def role(name: str, raw: str, text: str, line: int, inliner: Any, *more: Any) -> tuple[list, list]:
+    """The role `formula`: words stay, letters, indices and signs are typeset."""
+    html = f'<span class="formula">{symbols(text)}</span>'
+    return [nodes.raw("", html, format="html")], []
 
 
 def check(app: Sphinx, env: Any) -> None:
@@ -208,7 +256,10 @@ def check(app: Sphinx, env: Any) -> None:
 
 def setup(app: Sphinx) -> dict:
     """Write the pages before Sphinx looks for them."""
-    write_folder("api", {f"{page}.rst": "\n".join(lines).encode() for page, lines in reference().items()})
+    write_folder(
+        "api", {f"{page}.rst": "\n".join(lines).encode() for page, lines in reference().items()}
+    )
+    app.add_role("formula", role)
     app.connect("autodoc-process-docstring", convert, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip)
     app.connect("missing-reference", resolve)
