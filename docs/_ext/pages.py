@@ -113,8 +113,11 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
         text = gallery(text)
     elif docname == "benchmarks/README":
         pages = {f"/docs/generated/results/{name}": part for name, part in sections().items()}
-        lines = [f"- [{part.split(chr(10))[0]}]({page}.md): {question(part)}" for page, part in pages.items()]
-        text = re.split(r"^## ", text, flags=re.M)[0] + "\n".join(lines) + "\n" + toctree(list(pages))
+        title = lambda part: part.split("\n")[0]
+        lines = [
+            f"- [{title(part)}]({page}.md): {question(part)}\n" for page, part in pages.items()
+        ]
+        text = re.split(r"^## ", text, flags=re.M)[0] + "".join(lines) + toctree(list(pages))
     elif docname.startswith("notebooks/"):
         notebook = json.loads(text)
         notebook["metadata"]["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
