@@ -65,9 +65,8 @@ class decomposition(QpSolver):
         A solver on all rows; model `Expansion` with its dual variables, so that its certificate is
         exact. The model has the derivatives of the exact solution in C, the kernel's parameters and
         the rows (`implicit.solution`). They are nan if more than 2,048 coefficients are free. Under
-        `vmap` runs on up to 128 rows are made at once (512 on other devices than a CPU), others one
-        after the other. `evals` counts the computed kernel rows, not the kernel among the rows of a
-        block.
+        `vmap` runs are made one after the other. `evals` counts the computed kernel rows, not the
+        kernel among the rows of a block.
 
     Raises:
         ValueError: C or tol not a single positive number, another loss or bias, working_set not a
