@@ -153,6 +153,22 @@ def test_isotonic_functions_are_those_of_scikit_learn(rows):
     assert (np.diff(made.score) >= 0).all() and (np.diff(made.value) >= 0).all()
 
 
+def test_a_row_that_no_curve_takes_has_equal_probabilities():
+    """As in scikit-learn, where the isotonic curves of all classes are 0."""
+    values = np.random.default_rng(2).normal(size=(40, 3))
+    place = values.argmax(axis=1)
+    curves = calibration.fit_curves(values, place, np.ones(40), "isotonic", "rest")
+    at = np.r_[values, np.full((1, 3), -9.0)]
+    p = np.empty((41, 3))
+    for c in range(3):
+        theirs = IsotonicRegression(out_of_bounds="clip").fit(values[:, c], place == c)
+        p[:, c] = theirs.predict(at[:, c])
+    assert not p[-1].any()
+    p[-1] = 1
+    found = calibration.probabilities(curves, at, "rest", np)
+    np.testing.assert_allclose(found, p / p.sum(axis=1, keepdims=True), atol=1e-12)
+
+
 @settings(deadline=None, max_examples=30)
 @given(rows_of_scores())
 def test_a_sigmoid_is_at_its_minimum(rows):

@@ -84,8 +84,12 @@ def test_intervals_are_order_statistics():
 
 @pytest.mark.parametrize("n", [9, 199])
 def test_the_rank_is_exact_where_it_is_whole(n):
-    """The scores are 1 .. n, so that the upper end is the rank ceil((1 - alpha)(n + 1))."""
-    data = jaxsvm.dataset(np.zeros((n, 1)), np.arange(1.0, n + 1), task="regression")
+    """The scores are 1 .. n, so that the upper end is the rank ceil((1 - alpha)(n + 1)).
+
+    Five rows of weight 0 are absent.
+    """
+    weight = np.repeat([1.0, 0.0], [n, 5])
+    data = jaxsvm.dataset(np.zeros((n + 5, 1)), np.arange(1, n + 6), weight, task="regression")
     model = models.Linear(jnp.zeros(1), jnp.zeros(()))
     percent = np.arange(5, 96)
     upper = jax.jit(jax.vmap(lambda a: jaxsvm.conformal(model, data, a)(jnp.zeros((1, 1)))[0, 1]))

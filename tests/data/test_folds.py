@@ -46,3 +46,5 @@ def test_groups_stay_whole_and_classes_even():
     share = counts(fold, y, 4)[:, 1] / np.bincount(fold)
     assert np.ptp(np.bincount(fold)) <= 20 and np.ptp(share) < 0.1
     assert np.ptp(np.bincount(folds(KEY, y, 4, groups=groups, stratify=False))) <= 10
+    alone = np.repeat(np.arange(8), 5)  # classes of one group each: every fold is as even
+    assert (np.bincount(folds(KEY, alone, 4, groups=alone)) == 10).all()

@@ -11,7 +11,7 @@ import sklearn.svm
 from beside import USUAL, agree, close, equal, same
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
-from sklearn.metrics import balanced_accuracy_score, f1_score, make_scorer
+from sklearn.metrics import balanced_accuracy_score, f1_score, get_scorer, make_scorer
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -295,6 +295,17 @@ def test_predictions_out_of_fold_are_the_largest_values_or_the_most_votes():
     # of two votes each, the first, whatever is added for ties
     values = [[1.9, 0.1, 2.2], [0.1, 2.1, 1.9]]
     assert right(SVC(), values, [0, 1]) and right(SVC(break_ties=True), values, [2, 1])
+
+
+def test_scores_of_real_targets_read_them_as_they_were_given():
+    """Machines are trained on targets less their median, 52 here; scores add it again."""
+    y, far = np.array([50.0, 52.0, 60.0]), np.array([51.0, 52.0, 54.0])
+    machine, scorer = SVR(), get_scorer("neg_mean_absolute_percentage_error")
+    machine._fit_targets(y, np.ones(3))
+    targets = machine._targets(y, np.ones(3))
+    score = cross_validation.score_of(machine, targets, scorer)
+    found = score(far - 52, targets.value, np.ones(3), None)
+    assert found == pytest.approx(np.mean(np.abs(far - y) / y))
 
 
 NUMBERS = [  # epsilon and l1_ratio, beside the machines that they are the parameters of

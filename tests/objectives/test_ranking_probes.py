@@ -45,15 +45,18 @@ def test_auc_tells_scores_apart_that_differ_in_the_last_bit():
 
 
 @pytest.mark.parametrize("gains", ["exponential", "linear"])
-@pytest.mark.parametrize("k", [None, 3])
-def test_ndcg_is_that_of_scikit_learn_with_ties(k, gains):
+@pytest.mark.parametrize(("k", "weighted"), [(None, True), (3, False)])
+def test_ndcg_is_that_of_scikit_learn_with_ties(k, weighted, gains):
     score, y, query, weight = rows(4)
+    weight *= np.random.default_rng(4).uniform(0.5, 3, N)
     y[query == 2] = 0  # left out of the mean
     gain = 2.0**y - 1 if gains == "exponential" else y
     of = lambda q: (query == q) & (weight > 0)
     theirs = [ndcg_score([gain[of(q)]], [score[of(q)]], k=k) for q in range(QUERIES) if q != 2]
-    found = objectives.ndcg_on(scored(score, y, weight, query=query), k, gains=gains)(MODEL)
-    np.testing.assert_allclose(found, np.mean(theirs), rtol=1e-6)
+    of_query = [weight[of(q)].mean() if weighted else 1 for q in range(QUERIES) if q != 2]
+    data, options = scored(score, y, weight, query=query), {"gains": gains, "weighted": weighted}
+    found = objectives.ndcg_on(data, k, **options)(MODEL)
+    np.testing.assert_allclose(found, np.average(theirs, weights=of_query), rtol=1e-6)
 
 
 @pytest.mark.long

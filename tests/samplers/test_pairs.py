@@ -36,7 +36,6 @@ def fit(solver, data=DATA, sampler=FEED, **options):
     return jaxsvm.fit(solver, data, sampler=sampler, **options)
 
 
-@pytest.mark.long(but=1)
 @pytest.mark.parametrize("per_query", [False, True])
 def test_pairs_are_drawn_by_their_weights(per_query):
     _, y, query, weight = rows()

@@ -371,17 +371,18 @@ def test_a_path_goes_on_from_the_solution_before(x64):
 
 
 def primal(machine, x, y, C, weight=1.0):
-    """|w|_1 + |b| + C sum of squared hinges, of two classes."""
+    """|w|_1 + |b| / intercept_scaling + C sum of squared hinges, of two classes."""
     coef, b = machine.coef_[0], float(machine.intercept_[0])
     slack = np.maximum(1 - y * (x @ coef + b), 0)
-    return np.abs(coef).sum() + abs(b) + C * np.sum(weight * slack**2)
+    size = np.abs(coef).sum() + abs(b) / machine.intercept_scaling
+    return size + C * np.sum(weight * slack**2)
 
 
-@pytest.mark.parametrize("C", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize(("C", "scaling"), [(0.01, 1.0), (0.1, 3.0), (1.0, 1.0)])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_linear_svc_is_that_of_liblinear(C, sparse):
+def test_linear_svc_is_that_of_liblinear(C, scaling, sparse):
     x, y, _ = three_sets()[1]
-    options = {"penalty": "l1", "dual": False, "C": C}
+    options = {"penalty": "l1", "dual": False, "C": C, "intercept_scaling": scaling}
     theirs = Liblinear(**options, tol=1e-8, max_iter=10**5).fit(x, y)
     ours = LinearSVC(**options).fit(scipy.sparse.csr_matrix(x) if sparse else x, y)
     assert primal(ours, x, y, C) == pytest.approx(primal(theirs, x, y, C), rel=2e-5)

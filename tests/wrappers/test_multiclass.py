@@ -253,6 +253,11 @@ def test_votes_are_those_of_svc(x64):
     np.testing.assert_array_equal(Classifier(model, tuple("abcd")).predict(jnp.asarray(new)), names)
 
 
+def test_pairs_are_in_the_order_of_combinations():
+    model = OneVsOne(Linear(np.eye(15), np.arange(15)), (True, True), 6)
+    assert [model[pair].b for pair in itertools.combinations(range(6), 2)] == list(range(15))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_votes_with_ties(k):

@@ -148,6 +148,8 @@ def test_errors_are_those_of_all_labels():
     score = np.asarray(run.model(data.x), np.float64)
     wrong = ((score > 0) != (Y > 0))[~MISSING].mean()
     assert np.isclose(float(jaxsvm.error_on(data)(run.model)), wrong, rtol=1e-5)
+    turned = jaxsvm.dataset(X, np.where(MISSING, np.nan, Y)[:, ::-1], classes=[2, 1, 0])
+    assert np.isclose(float(jaxsvm.error_on(turned)(run.classifier)), wrong, rtol=1e-5)
     beyond = data._replace(x=data.x.at[0].set(jnp.inf), weight=data.weight.at[0].set(0))
     assert np.isfinite(float(jaxsvm.risk_on(beyond)(run.model)))  # of a row that does not count
     hinge = np.maximum(0, 1 - (2 * Y - 1) * score)[~MISSING].mean()
