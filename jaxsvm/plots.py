@@ -249,7 +249,7 @@ def heatmap(
         The axes.
 
     Raises:
-        TypeError: `table` is none.
+        TypeError: `table` is an array.
         ValueError: the table does not have two axes.
 
     Example:
@@ -260,9 +260,9 @@ def heatmap(
         >>> jaxsvm.plots.heatmap(table).get_xlabel()
         'sigma'
     """
-    if not isinstance(table, Table):
+    if is_array(table):
         raise TypeError(
-            f"heatmap takes a table, got {type(table).__name__}: make one with "
+            "heatmap takes a table, got an array: make one with "
             "jaxsvm.sweep.table(values, lam=..., sigma=...)"
         )
     if len(table.axes) != 2:

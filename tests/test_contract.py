@@ -60,7 +60,7 @@ def test_every_solver_keeps_the_promises(case):
 @pytest.mark.parametrize(
     ("case", "start"),
     [
-        pytest.param(case, start, marks=mark(case), id=f"{case.text}-{start}")
+        pytest.param(case, start, marks=mark(case, FIRST), id=f"{case.text}-{start}")
         for start in ("init", "jit of init", "fit")
         for case in ENGINES
     ],

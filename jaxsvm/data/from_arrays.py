@@ -396,7 +396,7 @@ def _check_columns(x: object, dtype: np.dtype) -> None:
     if large.size and large.max() > 1000 * large.min():
         _warn(
             f"the ranges of the columns go from {large.min():.2g} to {large.max():.2g}: solvers "
-            "converge slowly on such rows; scale them first, or in the machine by on_features, with "
+            "converge slowly on such rows; scale them, first or by on_features, for example with "
             f"jaxsvm.data.{'scale' if is_sparse(x) else 'standardize'}"
         )
     small = np.flatnonzero((ranges > 0) & (ranges < 100 * np.finfo(dtype).tiny ** 0.5))

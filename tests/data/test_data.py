@@ -208,8 +208,8 @@ def test_warning_on_scale():
     assert len(caught) == 1
     assert str(caught[0].message) == (
         "the ranges of the columns go from 1 to 2.5e+03: solvers converge "
-        "slowly on such rows; scale them first, for "
-        "example with jaxsvm.data.standardize"
+        "slowly on such rows; scale them, first or by "
+        "on_features, for example with jaxsvm.data.standardize"
     )
     assert caught[0].filename == __file__, "the warning points at the caller"
 

@@ -260,7 +260,7 @@ REFUSED = [  # calls, what the sentence says
     (lambda: sweep.table(jnp.zeros(())), "a table takes the axes of the sweep"),
     (lambda: sweep.table(jnp.zeros(()), lam=1.0), "a table takes the axes of the sweep"),
     (lambda: sweep.table(jnp.full(2, jnp.nan), a=B).best, "no value of the table is finite"),
-    (lambda: plots.heatmap(np.ones((2, 2))), "takes a table, got ndarray"),
+    (lambda: plots.heatmap(np.ones((2, 2))), "takes a table, got an array"),
     (lambda: plots.heatmap(flat(AXES[0])), "two axes, got 1: a"),
     (lambda: plots.heatmap(flat(AXES[3])), "two axes, got 3: a, b, c"),
 ]

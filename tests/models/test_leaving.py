@@ -66,6 +66,7 @@ def test_onnx_gives_the_same_predictions(name):
         assert (answer[0] == model.predict(X))[sure].all() and sure.mean() > 0.9
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_skops_writes_it_without_a_pickle(name):
     """skops trusts all of its types by itself."""

@@ -166,7 +166,7 @@ def test_vmap_over_numbers_finds_each_optimum(entry, x64):
         near(entry, jax.tree.map(lambda a, k=k: a[k], models), solver, rtol=1e-5)
 
 
-@asked("grad", "least_squares decomposition")
+@asked("grad", "least_squares")
 def test_derivatives_are_differences_of_solutions(entry, x64):
     """In the numbers, the rows, the weights and real targets; forward and reverse."""
     data, random = dataset(entry), np.random.default_rng(5)

@@ -139,6 +139,7 @@ def test_the_logistic_loss_is_that_of_liblinear(x64):
     assert float(run.model.b) == pytest.approx(expected.intercept_[0], abs=1e-6)
 
 
+@pytest.mark.long
 def test_sparse_rows_and_dense_ones_have_one_optimum(x64):
     x = np.where(RNG.uniform(size=(N, 30)) < 0.2, RNG.normal(size=(N, 30)), 0)
     x[3], x[:, 5] = 0, 0

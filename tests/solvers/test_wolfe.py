@@ -443,7 +443,7 @@ def test_values_at_the_rows_gather_no_roundings(kernel):
     assert run.evals == (6_000 + refreshes) * (N if kernel is None else N * N)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("search", ["exact", "wolfe"])
 def test_slopes_of_runs_are_those_of_differences(search, x64):
     solver, data = lambda lam: jaxsvm.wolfe(lam, RBF, line_search=search), dataset()

@@ -163,7 +163,7 @@ MAKERS = {
 }
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "missing"), [("linear", False), ("kernel", True)])
 def test_selection_is_by_the_share_of_wrong_labels(name, missing):
     mask, data = (MISSING, HOLES) if missing else (np.zeros_like(MISSING), WHOLE)
