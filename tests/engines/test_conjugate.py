@@ -105,6 +105,7 @@ def test_the_shortest_of_two_has_derivatives(x64):
     assert float(jax.grad(at_once)(1.0)) == 0
 
 
+@pytest.mark.long
 def test_the_shortest_of_three_has_derivatives(x64):
     """In reverse, too, against differences."""
     vectors = jnp.array([[1.0, 0.3, 0.2], [-0.4, 1.5, 0.1], [0.2, -0.3, 1.0]])

@@ -116,6 +116,7 @@ def test_the_map_leaves_what_the_projection_on_its_rows_leaves():
     np.testing.assert_allclose(left, residual(gaussian(X), hits.argmax(1)).sum(), rtol=1e-2)
 
 
+@pytest.mark.long
 def test_copies_are_no_pivots_while_other_rows_are_left():
     """Fifty rows, four times each: fifty pivots, and then rows that are not chosen yet."""
     x = np.tile(2 * X[:50], (4, 1))

@@ -9,6 +9,7 @@ from jaxsvm import models
 from jaxsvm.models.libsvm import _row
 
 
+@pytest.mark.long
 def test_pairs_of_linear_models_have_points_that_are_no_rows():
     x, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3
     data = jaxsvm.dataset(x, y, task="multiclass")

@@ -92,6 +92,7 @@ def visits_of(x, y, low, high, l1, tol, rounds):
     return coef, w, sizes
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("loss", ["hinge", "tube"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("C", [0.05, 5.0])
