@@ -62,6 +62,7 @@ MEASURES = {
 }
 
 
+@pytest.mark.long(but=8)
 @pytest.mark.parametrize("data", [OTHER, REVERSED], ids=["columns", "classes"])
 @pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
 def test_another_order_is_put_right(measure, data):

@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MOST = {"jaxsvm": 17_000, "tests": 29_862}
+MOST = {"jaxsvm": 17_000, "tests": 29_870}
 
 
 def lines_of_code(text: str) -> int:

@@ -209,6 +209,7 @@ def test_partners_are_the_others_of_the_same_sign(front, newcomer, x64):
             assert np.all((place >= 0) & (place <= 8)) or not others
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("partners", [1, 3])
 @pytest.mark.parametrize(
     "front, newcomer, i", [(2, -1, 5), (7, 1, 8), (7, 1, 0), (8, -1, 4), (6, 1, 2)]

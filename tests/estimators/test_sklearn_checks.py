@@ -50,7 +50,7 @@ NUMBERS = {"C": [1.0, 10.0], "gamma": [0.1, 1.0]}
 SEARCHES = [GridCV(SVC(), NUMBERS, cv=3), GridCV(LinearSVR(), {"C": [0.1, 1.0]}, cv=3)]
 
 
-@pytest.mark.long(but=25)
+@pytest.mark.long(but=10)
 @parametrize_with_checks(MACHINES, expected_failed_checks=expected)
 def test_machines(estimator, check):
     check(estimator)

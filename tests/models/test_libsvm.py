@@ -90,6 +90,7 @@ def test_a_file_of_libsvm_gives_its_values(name, dtype, path):
         assert part(path.with_suffix(".other").read_text()) == part(path.read_text())
 
 
+@pytest.mark.long(but=6)
 @pytest.mark.parametrize("name", LINEAR_FILES)
 def test_a_file_of_liblinear_gives_its_values(name, dtype, path):
     source, options, bias = LINEAR_FILES[name]

@@ -15,7 +15,7 @@ from jaxsvm.models import Expansion, Linear, Mapped
 CERTIFICATES = importlib.import_module("jaxsvm.objectives.certificates")
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("least", [1, 10**6])
 def test_the_objective_counts_points_that_are_no_rows(least, monkeypatch):
     monkeypatch.setattr(CERTIFICATES, "LEAST", least)

@@ -52,6 +52,7 @@ def reference(C, bias="feature", weighted=False):
     return solver.coef_, solver.intercept_ if bias != "none" else np.zeros(K)
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])
 @pytest.mark.parametrize("bias", ["feature", "none"])
 @pytest.mark.parametrize("weighted", [False, True])
@@ -229,6 +230,7 @@ def test_labels_are_refused():
         jaxsvm.fit(jaxsvm.crammer_singer(1.0, classes=K), data, KEY)
 
 
+@pytest.mark.long(but=6)
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("options", [{}, {"intercept_scaling": 3.0}, {"fit_intercept": False}])
 @pytest.mark.parametrize("class_weight", [None, {0: 3.0}, "balanced"])

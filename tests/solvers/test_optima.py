@@ -20,12 +20,16 @@ KEY = jax.random.key(0)
 NEW = np.random.default_rng(2).normal(size=(7, 4))
 
 
+LONGEST = ("lasvm", "one_vs_one", "cocoa")  # whose short tests are transcriptions
+
+
 def marked(entries, short=None, most=None):
     """At most so many lines of a solver; long, but for the first of those named `short`."""
     seen, found = collections.Counter(), []
     for entry in entries:
         name = type(entry.solver).__name__
-        long = pytest.mark.long if seen[name] or name not in (short or name) else ()
+        late = seen[name] or name in LONGEST or name not in (short or name)
+        long = pytest.mark.long if late else ()
         if most is None or seen[name] < most:
             found.append(pytest.param(entry, marks=long, id=repr(entry.solver)))
         seen[name] += 1

@@ -46,6 +46,7 @@ def _promotion_of_optax():
         yield
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("name", WRAPPED)
 def test_averages_inside_of_a_wrapper(name):
     make, averaged = WRAPPED[name]
