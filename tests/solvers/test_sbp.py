@@ -166,7 +166,7 @@ def test_weights_are_copies_and_weight_0_is_absence(bias, x64):
     runs = by_hand(
         copied @ copied.T, labels, np.ones(times.sum()), NU, bias, first[np.asarray(info.index)]
     )
-    for t, (coef, _score, level, b, _, _, returned, offset) in enumerate(runs):
+    for t, (coef, _score, level, b, _, _, returned, offset, _) in enumerate(runs):
         np.testing.assert_allclose(states.fill.level[t], level, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(states.fill.bias[t], b, rtol=1e-9, atol=1e-11)
         together = np.array([part.sum() for part in np.split(coef, first[1:])])
