@@ -49,7 +49,7 @@ class pegasos(GradientSolver):
     Raises:
         ValueError: lam not a single positive number, offset below 0, unknown bias.
 
-    Differs from the paper: the ball has *radius* 1/sqrt(lam) (the overview says diameter); the
+    Differs from the paper: the ball has radius 1/sqrt(lam) (the overview says diameter); the
         shrink is never skipped, as skipping it would solve the problem of another lam; the free
         bias has a step of its own; `offset` (as in Bottou's schedule).
 
