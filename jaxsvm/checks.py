@@ -110,18 +110,16 @@ def integer(name: str, value: Any, least: int, most: int = MOST_COUNT, note: str
     return int(value)
 
 
-def check_whole(name: str, value: object, least: int = 1, most: float = np.inf) -> None:
-    """Raise unless a number from `least` to `most` is whole; one whose value is not known passes.
+def check_whole(name: str, value: object, most: float = np.inf) -> None:
+    """Raise unless a number from 1 to `most` is whole; one whose value is not known passes.
 
     Raises:
         TypeError: not a number.
         ValueError: a number that is not whole, or outside of the limits.
     """
     known = number(name, value)
-    if known is None or (known % 1 == 0 and least <= known <= most):
-        return
-    limits = f"of at least {least}" if np.isinf(most) else f"from {least} to {most:g}"
-    raise ValueError(f"{name} must be a whole number {limits}, got {known:g}")
+    if known is not None and not (known % 1 == 0 and 1 <= known <= most):
+        raise ValueError(f"{name} must be a whole number from 1 to {most:g}, got {known:g}")
 
 
 def key(name: str, value: Any) -> None:

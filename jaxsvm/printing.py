@@ -29,9 +29,10 @@ def of_certificate(proof: Any) -> str:
     share = f", {100 * float(gap / primal):.2g} % of it" if primal > 0 else ""
     exact = np.asarray(proof.exact).all()
     whose = "of the model's own coefficients" if exact else "worked out from the model's margins"
+    hint = "; is loss= the solver's own? dual= may help" if not exact and gap > primal / 10 else ""
     return (
         f"Certificate: the objective {primal:.6g} is at most {gap:.3g} above its minimum{share}\n"
-        f"(dual {dual:.6g}, {whose})"
+        f"(dual {dual:.6g}, {whose}{hint})"
     )
 
 

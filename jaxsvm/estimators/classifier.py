@@ -182,7 +182,8 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         check_is_fitted(self, "model_")
         if not hasattr(self, "calibrated_"):
             raise NotFittedError(
-                "there are no probabilities: call fit with probability=True, partial_fit makes none"
+                "predict_proba is not available when fitted with probability=False: call fit with "
+                "probability=True; partial_fit makes none"
             )
         values = self._scores(X)
         if self.calibrated_.coupling == "pairs":

@@ -32,9 +32,15 @@ def frame_numbers(frame: Any) -> np.ndarray:
     columns = {name: np.asarray(frame[name].to_numpy()) for name in frame.columns}
     words = [name for name, a in columns.items() if a.dtype.kind not in "biuf"]
     wrong = [name for name, a in columns.items() if name in words or np.isnan(a).any()]
+    shown = ", ".join(map(repr, wrong[:8]))
+    if wrong and not words:
+        raise ValueError(
+            f"the columns {shown} hold missing cells: fill them by SimpleImputer, new rows as "
+            "those of training, see docs/tables.md"
+        )
     if wrong:
         raise ValueError(
-            f"the columns {', '.join(map(repr, wrong[:8]))} hold words or missing cells: fit "
+            f"the columns {shown} hold words or missing cells: fit "
             "make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), "
             f"{words[:8]}), remainder=make_pipeline(SimpleImputer(), StandardScaler())), SVC()), "
             "see docs/tables.md"

@@ -249,7 +249,8 @@ def _labels(names: tuple) -> list[int]:
         if not real or not -(2**31) <= name < 2**31 or int(name) != name:
             raise ValueError(
                 "labels of LIBSVM are integers of 32 bits, but the model has the class "
-                f"{name!r}: give it integers, Classifier(model.inner, {tuple(range(len(names)))})"
+                f"{name!r}: give it integers by models.Classifier(model.inner, "
+                f"{tuple(range(len(names)))})"
             )
     return [int(name) for name in names]
 

@@ -498,7 +498,7 @@ def _check_labels(loss: Loss, data: Batch) -> None:
     if not np.isin(values, (-1, 1)).all():
         raise ValueError(
             f"{shown(loss)} is a loss of labels -1 and +1, and the data hold {values[0]:g} and "
-            "others: pass the loss that the model was fitted with"
+            "others: pass as loss= the one that the model was fitted with"
         )
 
 

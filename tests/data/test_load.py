@@ -58,7 +58,7 @@ def test_svmlight_files_are_those_of_scikit_learn(tmp_path, name, first):
     [
         ("mnist", None, None, "there is no file .*fetch_openml.*breast_cancer"),
         ("a.csv", "a,job,y\n1,cook,1\n2,,-1\n", "y", r"'job' hold.*OneHotEncoder.*\['job'\].*SVC"),
-        ("a.csv", "a,b,y\n1,?,1\n2,3,-1\n", "y", "'b' hold words or missing cells"),
+        ("a.csv", "a,b,y\n1,?,1\n2,3,-1\n", "y", "'b' hold missing cells: fill them"),
         ("a.csv", "a,b\n1,2\n", None, r"load\(path, target=...\): one of 'a', 'b'"),
         ("a.csv", "a,b\n1,2\n", "c", "no column 'c', expected one of 'a', 'b'"),
         ("a.csv", "a,b\n1,2,3\n4\n5,6,7,8\n", "b", "read as csv"),

@@ -153,7 +153,7 @@ def test_partial_fit_has_no_probabilities():
         made.predict_proba(X)
     made.fit(X, Y).predict_proba(X)
     made.partial_fit(X, Y)
-    with pytest.raises(NotFittedError, match="there are no probabilities"):
+    with pytest.raises(NotFittedError, match="not available when fitted with probability=False"):
         made.predict_proba(X)
 
 
