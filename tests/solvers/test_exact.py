@@ -199,9 +199,7 @@ def test_bounds_and_sum_hold_at_every_step(name, loss, bias):
 def test_no_step_lowers_the_dual_and_the_gain_is_what_it_says(x64):
     for make, steps in TRAIL.values():
         coefs, info = _walk(
-            cast(make(C, TUBE, "free"), np.float64),
-            dataset(np.float64, TARGETS),
-            steps,
+            cast(make(C, TUBE, "free"), np.float64), dataset(np.float64, TARGETS), steps
         )
         part = Box(TUBE, TARGETS, C)
         value = np.array([0.0] + [part.value(coef, GRAM) for coef in coefs])
