@@ -49,11 +49,8 @@ exact = settings(max_examples=15, deadline=None, derandomize=True, database=None
 def test_as_good_as_libsvm_at_its_tolerance_in_float32(name, y):
     loss = losses.hinge if y is LABELS else TUBE
     data = dataset(y=y)
-    run = (
-        fit(solver(loss), data)
-        if name == "decomposition"
-        else fit_smo(jaxsvm.smo(C, RBF, loss=loss), data)
-    )
+    smo = name == "smo"
+    run = fit_smo(jaxsvm.smo(C, RBF, loss=loss), data) if smo else fit(solver(loss), data)
     assert run.converged
     part, coef = Box(loss, y, C), libsvm(y, GRAM, tol=1e-3)[0]
     assert part.value(run.model.coef, GRAM) >= (1 - 1e-5) * part.value(coef, GRAM)

@@ -38,11 +38,8 @@ from jaxsvm import kernels, losses
 
 def rounding(coef, gram):
     """Of scores, where kernel values, products and sums are in float32."""
-    return (
-        8
-        * np.finfo(np.float32).eps
-        * (1 + (np.abs(gram) @ np.abs(np.asarray(coef, np.float64))).max())
-    )
+    size = (np.abs(gram) @ np.abs(np.asarray(coef, np.float64))).max()
+    return 8 * np.finfo(np.float32).eps * (1 + size)
 
 
 # the residual

@@ -232,10 +232,8 @@ def test_precomputed_and_sparse_rows(x64):
     ([0.0, 0.0, 0.0], 1.5, [1.0, 0.5, 0.0]),  # LIBSVM's initial point
 ])  # fmt: skip
 def test_a_start_is_brought_to_its_sum(coef, total, want):
-    assert (
-        nu_problems.fill(jnp.array(coef), jnp.array([1.0, 1.0, 2.0]), jnp.float32(total)).tolist()
-        == want
-    )
+    cap = jnp.array([1.0, 1.0, 2.0])
+    assert nu_problems.fill(jnp.array(coef), cap, jnp.float32(total)).tolist() == want
 
 
 def test_the_start_of_two_parts_and_the_numbers_of_a_state_by_hand():

@@ -116,9 +116,7 @@ def test_the_gap_bounds_the_distance_from_the_optimum_of_any_model(form):
     for size in (1e-3, 0.1, 1.0):
         shift = jnp.asarray(size * random.normal(size=N), jnp.float32)
         coef = model.coef * (1 + shift) + (shift if size == 1.0 else 0)
-        moved = model.__class__(
-            model.kernel, model.x, coef, model.b + size, model.index, model.bias
-        )
+        moved = dataclasses.replace(model, coef=coef, b=model.b + size)
         proof = jaxsvm.nu_certificate(moved, data, NU, form, C=C)
         assert proof.dual <= optimum + 1e-6 and proof.primal >= optimum - 1e-6
         f = gaussian(X, X) @ np.asarray(coef, np.float64) + float(moved.b)
