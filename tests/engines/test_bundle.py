@@ -156,10 +156,10 @@ def test_a_search_ends_where_the_slope_is_small_or_changes_sign(name, x64):
 def test_a_margin_within_rounding_of_large_scores_counts_as_1():
     """Along the ray the margin 0.99 of a row rises by 1, and |w| from 1. Beside a score of 10^5
     rounding may have made it of 1, which needs no step."""
-    data = jaxsvm.dataset(np.ones((2, 2), "f"), [1, 1], task="binary")
+    data = jaxsvm.dataset(np.ones((2, 2), "f"), [-1, 1])
     problem = jaxsvm.ocas(0.1).problem(data, jnp.ones(2))
     at = lambda w, *f: problem.with_bias(jnp.array([w, 0.0]), jnp.zeros(()), jnp.array(f))
-    search = jax.jit(lambda f: problem.search(at(1.0, f, 0.99), at(2.0, f, 1.99), 0.0).w)
+    search = jax.jit(lambda f: problem.search(at(1.0, -f, 0.99), at(2.0, -f, 1.99), 0.0).w)
     for other, want in ((1e5, 1.0), (3.0, 1.01)):
         np.testing.assert_allclose(search(other), [want, 0], rtol=1e-5)
 

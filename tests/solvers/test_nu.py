@@ -245,8 +245,8 @@ def test_the_start_of_two_parts_and_the_numbers_of_a_state_by_hand():
         assert (coef[0, 2:] == 0).all() and (coef[1, :2] == 0).all()
         np.testing.assert_allclose(coef.sum(0), want, atol=1e-6)
     state = nu_qp.NuState(None, np.array([[1.0, 4.0], [3.0, 2.0]]))
-    assert [a.tolist() for a in (state.margin, state.tube)] == [[1.5, -0.5], [-1.5, 0.5]]
-    assert state.offset.tolist() == [-1, -3]
+    numbers = np.stack([state.margin, state.tube, state.offset])
+    np.testing.assert_allclose(numbers, [[1.5, -0.5], [-1.5, 0.5], [-1, -3]])
 
 
 # infeasible nu
