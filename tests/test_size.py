@@ -9,8 +9,8 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-# 59 more of tests than before: values that tell changes of one operator, which no test had noticed
-MOST = {"jaxsvm": 16_999, "tests": 29_929}
+# 60 more of tests: values that tell changes of one operator which no short test had noticed
+MOST = {"jaxsvm": 16_999, "tests": 29_930}
 
 
 def lines_of_code(text: str) -> int:

@@ -239,7 +239,7 @@ def test_a_start_is_brought_to_its_sum(coef, total, want):
 def test_the_start_of_two_parts_and_the_numbers_of_a_state_by_hand():
     low, high = np.array([[0.0, 0, 0, 0], [0, 0, -1, -1]]), np.array([[1.0, 1, 0, 0], [0, 0, 0, 0]])
     parts = nu_problems.Parts(np.zeros(4), *map(jnp.asarray, (low, high, [1.2, -0.5])))
-    for start, want in ((None, [1, 0.2, -0.5, 0]), ([0.5, 0, -0.25, -1], [1, 0.2, -0.1, -0.4])):
+    for start, want in ((None, [1, 0.2, -0.5, 0]), ([0.2, 0.4, -0.25, -1], [0.4, 0.8, -0.1, -0.4])):
         start = None if start is None else jnp.array(start)
         coef = np.asarray(nu_qp.NuProblem(kernels.linear(), parts, start).initial_coef())
         assert (coef[0, 2:] == 0).all() and (coef[1, :2] == 0).all()
