@@ -301,10 +301,8 @@ def test_sets_that_are_solved_by_blocks_lead_to_the_optimum(name):
     assert run.converged and run.state.solver.working.shape == (1024,)
     assert part.violation(coef, gram, bias) <= 1.1e-3  # in float64
     support = int(run.info.support[-1])
-    assert (
-        np.all((part.low <= coef) & (coef <= part.high))
-        and support * BEYOND <= run.evals <= 4 * support * BEYOND
-    )
+    assert np.all((part.low <= coef) & (coef <= part.high))
+    assert support * BEYOND <= run.evals <= 4 * support * BEYOND
     if name in ("hinge free", "eps_insensitive free"):
         assert part.value(coef, gram) == pytest.approx(
             part.value(libsvm(y, gram, C=C)[0], gram), rel=1e-6
