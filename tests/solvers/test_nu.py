@@ -241,7 +241,8 @@ def test_the_start_of_two_parts_and_the_numbers_of_a_state_by_hand():
     parts = nu_problems.Parts(np.zeros(4), *map(jnp.asarray, (low, high, [1.2, -0.5])))
     for start, want in ((None, [1, 0.2, -0.5, 0]), ([0.2, 0.4, -0.25, -1], [0.4, 0.8, -0.1, -0.4])):
         start = None if start is None else jnp.array(start)
-        coef = np.asarray(nu_qp.NuProblem(kernels.linear(), parts, start).initial_coef())
+        problem = nu_qp.NuProblem(kernels.linear(), parts, start)
+        coef = np.asarray(jax.jit(problem.initial_coef)())
         assert (coef[0, 2:] == 0).all() and (coef[1, :2] == 0).all()
         np.testing.assert_allclose(coef.sum(0), want, atol=1e-6)
     state = nu_qp.NuState(None, np.array([[1.0, 4.0], [3.0, 2.0]]))
