@@ -51,10 +51,7 @@ def test_the_reader_of_annotations_sees_every_form():
     assert missing("def f(a, /, b: int, *c, d, **e): ...") == ["1 f: a, d, c, e, the result"]
     assert missing(
         "class A:\n    def f(self, x) -> int: ...\n    @staticmethod\n    def g(x) -> int: ..."
-    ) == [
-        "2 f: x",
-        "4 g: x",
-    ]
+    ) == ["2 f: x", "4 g: x"]
     assert missing("if True:\n    async def f(x: int): ...") == ["2 f: the result"]
 
 

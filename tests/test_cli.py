@@ -163,6 +163,8 @@ def test_an_svmlight_file_of_fewer_columns_keeps_their_numbers(run, tmp_path):
     (tmp_path / "a.svm").write_text("1 0:1 2:3\n")
     status, _, err = run(f"predict t.skops {tmp_path}/a.svm")
     assert status == 2 and "begin at 1" in err
+    (tmp_path / "a.svm").write_text("0 1:9 6:1\n0 1:-9\n")
+    assert run(f"predict t.skops {tmp_path}/a.svm")[1].split() == ["2", "0"]  # by x[0]
 
 
 @pytest.mark.long

@@ -155,10 +155,7 @@ REFUSED = [
         lambda: jaxsvm.decomposition(1.0, kernels.linear(), loss=huber(), bias="none"),
         "not quadratic",
     ),
-    (
-        lambda: jaxsvm.certificate(LINE, DATA, LAM, huber()),
-        "has no conjugate: give it one, or",
-    ),
+    (lambda: jaxsvm.certificate(LINE, DATA, LAM, huber()), "has no conjugate: give it one, or"),
 ]
 
 

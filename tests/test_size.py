@@ -9,7 +9,8 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MOST = {"jaxsvm": 17_000, "tests": 29_870}
+# 55 more of tests: values that tell changes of one operator which no short test had noticed
+MOST = {"jaxsvm": 16_999, "tests": 29_925}
 
 
 def lines_of_code(text: str) -> int:

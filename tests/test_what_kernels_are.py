@@ -176,15 +176,9 @@ REFUSED = [
     (lambda: SELECT(C=[1.0, 2.0], progress=False), "^the kernel must be symmetric"),
     (lambda: exact(plain(lambda x, z: -product(x, z))), r"semi-definite, got k\(x, x\) = -"),
     (lambda: exact(LINE + 20 * MINUS), r"semi-definite, got k\(x, x\) = -"),
-    (
-        lambda: exact(plain(lambda x, z: jnp.log(x @ z.T))),
-        "numbers, got (nan|-inf) for",
-    ),
+    (lambda: exact(plain(lambda x, z: jnp.log(x @ z.T))), "numbers, got (nan|-inf) for"),
     (lambda: exact(plain(lambda x, z: 1e38 * jnp.exp((x @ z.T) ** 2))), "finite numbers, got inf"),
-    (
-        lambda: exact(plain(product, diag_fn=lambda x: jnp.ones(x.shape[0]))),
-        "diag_fn .*, got 1 ",
-    ),
+    (lambda: exact(plain(product, diag_fn=lambda x: jnp.ones(x.shape[0]))), "diag_fn .*, got 1 "),
     (lambda: traced(wave), COMPLEX),
     (lambda: plain(product, diag_fn=lambda x: jax.lax.complex(x, x)[:, 0]).diag(X32), COMPLEX),
     *(

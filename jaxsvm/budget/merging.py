@@ -265,5 +265,5 @@ def table() -> np.ndarray:
         left, right = high - ratio * (high - low), low + ratio * (high - low)
         go_left = s(left) >= s(right)
         low, high = np.where(go_left, low, left), np.where(go_left, right, high)
-    best = np.maximum(s(low), s(high))  # at the ends too: the bracket keeps them
-    return np.maximum(m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * kappa - best**2, 0)
+    # as m <= 1/2, `low` stays 0 where that is the maximiser
+    return np.maximum(m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * kappa - s(low) ** 2, 0)

@@ -100,7 +100,7 @@ class _Error(Probe):
 
 def _kind_of(data: Batch) -> str:
     """What the targets are, as `_Error.labels`."""
-    if data.y.ndim == 2 or is_traced(data.y, data.weight):
+    if is_traced(data.y, data.weight):
         return ""
     y = np.asarray(data.y)[np.asarray(data.weight) > 0]
     if (y == 1).all():

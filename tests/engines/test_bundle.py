@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+import jaxsvm
+from jaxsvm import losses
 from jaxsvm.engines import bundle
 from jaxsvm.engines.line_search import slope_step
 from jaxsvm.engines.min_norm_point import nearest_point
@@ -149,3 +151,26 @@ def test_a_search_ends_where_the_slope_is_small_or_changes_sign(name, x64):
     if name == "jump":
         np.testing.assert_allclose(t, root, rtol=1e-12)
         assert slope(t) < 0
+
+
+def test_a_margin_within_rounding_of_large_scores_counts_as_1():
+    """Along the ray the margin 0.99 of a row rises by 1, and |w| from 1. Beside a score of 10^5
+    rounding may have made it of 1, which needs no step."""
+    data = jaxsvm.dataset(np.ones((2, 2), "f"), [-1, 1])
+    problem = jaxsvm.ocas(0.1).problem(data, jnp.ones(2))
+    at = lambda w, *f: problem.with_bias(jnp.array([w, 0.0]), jnp.zeros(()), jnp.array(f))
+    search = jax.jit(lambda f: problem.search(at(1.0, -f, 0.99), at(2.0, -f, 1.99), 0.0).w)
+    for other, want in ((1e5, 1.0), (3.0, 1.01)):
+        np.testing.assert_allclose(search(other), [want, 0], rtol=1e-5)
+
+
+def test_weights_of_classes_are_rows_with_the_bias_last():
+    x, w = RANDOM.normal(size=(5, 2)), RANDOM.normal(size=9)
+    data = jaxsvm.dataset(x, np.arange(5) % 3, task="multiclass")
+    solver = jaxsvm.ocas(0.1, loss=losses.crammer_singer, classes=3, bias="feature")
+    point = bundle.Point(jnp.asarray(w), jnp.zeros(()), None, None)
+    model = solver.model(bundle.BundleState(point, point, None, None, None)).inner
+    np.testing.assert_allclose(model.w, w.reshape(3, 3)[:, :2], rtol=1e-6)
+    np.testing.assert_allclose(model.b, w.reshape(3, 3)[:, 2], rtol=1e-6)
+    scores = solver.problem(data, jnp.ones(5)).responses(point.w)
+    np.testing.assert_allclose(scores, np.c_[x, np.ones(5)] @ w.reshape(3, 3).T, atol=1e-5)

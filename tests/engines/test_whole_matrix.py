@@ -101,6 +101,22 @@ def test_steps_end_at_the_limit_and_resume_to_the_same_solution():
     np.testing.assert_array_equal(again.model.coef, rest.model.coef)
 
 
+def test_the_residual_is_that_of_the_last_step():
+    """However few there are, by the violation in NumPy. The squared hinge adds 1 / (2 C) to K."""
+    x, y = X[:20].astype("f"), LABELS[:20].astype("f")
+    solver = jaxsvm.decomposition(2.0, kernels.rbf(gamma=GAMMA), loss=losses.squared_hinge)
+    state = solver.init(KEY, jaxsvm.dataset(x, y)).dual
+    run = whole_matrix.make_solver("kkt", "free")
+    for number in (1, 2, 3):
+        own = solver.qp, 1e-3, jnp.float32(number / 2000), state, jnp.asarray(y)
+        end, residual, steps = jax.jit(run)((solver.kernel, jnp.asarray(x)), own)
+        assert int(steps) == number
+        coef = np.asarray(end.coef, float)
+        grad = y - gram(x.astype(float)) @ coef - coef / 4
+        gap = grad[(y > 0) | (coef < 0)].max() - grad[(y < 0) | (coef > 0)].min()
+        assert float(residual) == pytest.approx(gap, rel=1e-4)
+
+
 @pytest.mark.long
 def test_mapped_runs_share_the_matrix():
     """Runs over C have one kernel matrix, runs over gamma one each at a time, and all equal runs in

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxsvm.engines.dual_qp import Dual
-from jaxsvm.engines.smo_step import index_row, pair_step, solve
+from jaxsvm.engines.smo_step import coordinate_step, index_row, pair_step, solve
 from jaxsvm.types import Quadratic
 
 
@@ -21,3 +21,15 @@ def test_a_working_set_makes_so_many_steps_on_pairs(x64):
         dual, error = step(dual, error)
     assert int(end.steps) == 3
     np.testing.assert_allclose(end.dual.coef, dual.coef, atol=1e-14)
+
+
+def test_a_step_on_a_coordinate_ends_at_the_kink_by_hand():
+    """D = 2 c_0 + 0.05 c_1 - (|c_0| + |c_1|) / 2 - (c_0^2 + c_1^2) / 2, with |c_i| <= 1."""
+    bounds = Quadratic(-jnp.ones(2), jnp.ones(2), jnp.full(2, 0.5))
+    dual = Dual(jnp.array([-0.3, 0.1]), jnp.array([2.3, -0.05]), bounds, jnp.ones(2))
+    step = jax.jit(lambda dual: coordinate_step(lambda i: jnp.eye(2)[i], dual, jnp.zeros(())))
+    for coef, gap in (([0, 0.1], 2.8), ([1, 0.1], 1.5), ([1, 0], 0.55), ([1, 0], 0)):
+        dual, _, made = step(dual)
+        np.testing.assert_allclose(dual.coef, coef, atol=1e-6)
+        np.testing.assert_allclose(dual.grad, np.subtract([2, 0.05], coef), atol=1e-6)
+        np.testing.assert_allclose(made.gap, gap, atol=1e-6)

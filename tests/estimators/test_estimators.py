@@ -296,6 +296,15 @@ def test_pipelines_of_features_come_near_the_kernel(features):
     close(lifted @ lifted.T, gram, atol=0.25)  # 1/sqrt(300) four times
 
 
+def test_landmarks_are_rows_where_features_are_kernel_values():
+    x, _ = rows()
+    made = NystromFeatures(gamma=0.3, n_components=20, random_state=0).fit(x[:30])
+    _, places = np.nonzero((made.phi_.landmarks[:, None] == x[:30].astype("f")).all(-1))
+    assert len(set(places.tolist())) == 20
+    lifted = made.transform(x[:30])
+    close(lifted @ lifted[places].T, rbf_kernel(x[:30], x[places], gamma=0.3), atol=1e-3)
+
+
 @pytest.mark.long
 def test_landmarks_of_another_choice():
     x, _ = rows()

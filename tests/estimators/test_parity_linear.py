@@ -310,11 +310,7 @@ def test_the_hinge_takes_a_solver_by_the_rows_and_C(rows, share, C, wanted):
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("name", "form"),
-    [
-        ("LinearSVC", scipy.sparse.csr_array),
-        ("LinearSVR", np.asarray),
-        ("linear_svm", np.asarray),
-    ],
+    [("LinearSVC", scipy.sparse.csr_array), ("LinearSVR", np.asarray), ("linear_svm", np.asarray)],
 )
 def test_far_more_columns_than_rows(name, form):
     """The optimum is 1e-3 of C n: rounding of the margins to float32 alone is more than the gap."""

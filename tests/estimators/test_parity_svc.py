@@ -33,8 +33,7 @@ def on_iris(kernel="rbf"):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["SVC", "SVR", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM"],
+    "name", ["SVC", "SVR", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM"]
 )
 def test_parameters_and_defaults_are_those_of_scikit_learn(name):
     ours, theirs = (

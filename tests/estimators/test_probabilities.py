@@ -18,15 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 import jaxsvm
 from jaxsvm import calibration, models
-from jaxsvm.estimators import (
-    SVC,
-    BudgetedSVC,
-    GridCV,
-    LinearSVC,
-    NuSVC,
-    Pegasos,
-    SVMClassifier,
-)
+from jaxsvm.estimators import SVC, BudgetedSVC, GridCV, LinearSVC, NuSVC, Pegasos, SVMClassifier
 
 pytestmark = USUAL
 

@@ -226,6 +226,15 @@ def test_the_bound_is_above_what_the_rest_of_the_kernel_is_worth(loss, x64):
     np.testing.assert_allclose(inside, bound, atol=1e-9)
 
 
+def test_the_bound_of_more_rows_than_a_block_of_them():
+    x, coef = np.random.default_rng(1).normal(size=(2, 300, 3)).astype("f")
+    coef = coef[:, 0] * (np.arange(300) % 9 > 0)
+    phi = nystrom(None, RBF, landmarks=x[:20])
+    wide, low = x.astype(float), x[:20].astype(float)
+    rest = gaussian(wide, wide) - project(gaussian, wide, low)
+    np.testing.assert_allclose(low_rank_bound(phi, x, coef), coef @ rest @ coef / 2, rtol=1e-3)
+
+
 @pytest.mark.long
 def test_the_bound_of_nystrom_features_in_float32():
     """The bound is in float64 whatever the rows; by definition, in NumPy."""

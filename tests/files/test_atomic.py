@@ -133,6 +133,7 @@ def test_what_looks_like_a_temporary_file_stays(tmp_path):
         (tmp_path / name).write_text("")
     link = f".a.txt.{'0' * 16}.part.txt"
     os.symlink("nowhere", tmp_path / link)
+    (tmp_path / f".a.txt.{'f' * 16}.part.txt").write_text("")  # that of a killed process goes
     put(tmp_path / "a.txt")
     assert listed(tmp_path) == sorted([*names, link, "a.txt"])
 

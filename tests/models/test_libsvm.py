@@ -15,15 +15,7 @@ from samples import NEW, check_same, close, data, equal, is_clear, our_values, t
 
 import jaxsvm
 from jaxsvm import kernels
-from jaxsvm.models import (
-    Classifier,
-    Expansion,
-    Linear,
-    OneVsOne,
-    OneVsRest,
-    from_libsvm,
-    to_libsvm,
-)
+from jaxsvm.models import Classifier, Expansion, Linear, OneVsOne, OneVsRest, from_libsvm, to_libsvm
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(30, 4)) * (RNG.random((30, 4)) < 0.7)

@@ -117,6 +117,18 @@ def test_the_undamaged_files_are_read(head, body, sentence, path):
     assert from_libsvm(path).classes == ((1, 2, 3) if head == WEIGHTS else (-1, 1))
 
 
+@pytest.mark.parametrize(
+    ("bias", "kind"), [(-1, "none"), (0, "free"), (0.5, "free"), (1, "feature"), (2, "free")]
+)
+def test_the_bias_of_liblinear_is_a_feature_of_that_value(bias, kind, path):
+    last = "7 -8 9\n" if bias >= 0 else ""
+    path.write_text(WEIGHTS.replace("bias -1", f"bias {bias}") + last)
+    model = from_libsvm(path)
+    check_same(path, model, NEW[:, :2])
+    close(model.inner.inner.b, np.array([7, -8, 9]) * max(bias, 0))
+    assert model.inner.inner.bias == kind
+
+
 @pytest.mark.parametrize("text", [HEAD + SVS, WEIGHTS], ids=["libsvm", "liblinear"])
 def test_any_change_of_a_byte_gives_a_model_or_a_sentence(text, path):
     read = 0

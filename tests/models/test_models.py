@@ -72,6 +72,8 @@ def test_mapped():
     model, x = Mapped(phi, inner), rows(4, 3, 1)
     equal(model(x), inner(phi(x)))
     assert float(model.sqnorm()) == 5.0
+    equal(inner.scaled(jnp.float32(3)).w, [0, 3, 6])
+    assert float(inner.scaled(jnp.float32(3)).b) == 3
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ import unittest.mock
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from compiling import listen
@@ -196,6 +197,16 @@ def test_a_selection_predicts_too():
     found = jaxsvm.select(lambda C: jaxsvm.linear_svm(C), data, KEY, progress=False, **numbers)
     assert np.mean(found.predict(X) == NAMES["strings"]) > 0.9
     equal(found.classifier.predict(X), found.predict(X))
+
+
+def test_labels_and_their_weights_are_put_in_the_order_of_a_model():
+    labels = pd.DataFrame(np.where(X[:6, :3] > 1, np.nan, X[:6, :3] > 0), columns=list("uvw"))
+    assert labels.isna().any(axis=None)
+    data, turned = (jaxsvm.dataset(X[:6], labels[list(names)]) for names in ("uvw", "wuv"))
+    found = data.classes.matched(turned)
+    for part in ("y", "weight"):
+        equal(getattr(found, part), getattr(data, part))
+        assert (np.asarray(getattr(turned, part)) != np.asarray(getattr(data, part))).any()
 
 
 LETTERS = st.text(st.characters(exclude_characters="\x00", codec="utf-8"), min_size=1)

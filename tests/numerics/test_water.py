@@ -155,10 +155,7 @@ def test_rows_of_weight_0_may_hold_anything(dtype, x64):
         plain = fill(c, *rest), share_out(c, y, *rest)
         for wild in (0.0, -1e30, 1e30, np.inf, np.nan):
             strange = np.where(weight > 0, c, wild).astype(dtype)
-            found = (
-                fill(strange, *rest),
-                share_out(strange, np.where(weight > 0, y, -y), *rest),
-            )
+            found = (fill(strange, *rest), share_out(strange, np.where(weight > 0, y, -y), *rest))
             jax.tree.map(np.testing.assert_array_equal, found, plain)
         want = by_sorting(*live(c, y, volume, weight)[::2], wide(weight[weight > 0])[0])
         assert float(plain[0]) == pytest.approx(want, rel=TOLERANCE[dtype], abs=TOLERANCE[dtype])

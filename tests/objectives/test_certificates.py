@@ -35,6 +35,7 @@ from certified import (
 
 import jaxsvm
 from jaxsvm import certificate, kernels, losses, objectives
+from jaxsvm.data import Scale
 from jaxsvm.models import Expansion, Linear, Mapped
 
 # the package has a function of this name
@@ -378,3 +379,9 @@ def test_a_model_of_classes_has_the_certificates_of_its_problems(classes):
     ):
         with pytest.raises(ValueError, match=words):
             certificate(run, rows, **numbers)
+
+
+def test_weights_on_features_are_sums_over_the_rows():
+    model = Mapped(Scale(X32[0], np.full(D, 2, "f")), line(np.ones(D)))
+    found = certificates._weights(jnp.asarray(Y * WEIGHT, "f"), model, jnp.asarray(X32))
+    np.testing.assert_allclose(found, (Y * WEIGHT) @ (X32 - X32[0]) / 2, rtol=1e-4, atol=1e-4)

@@ -30,6 +30,7 @@ from certified import (
     shares,
     values,
 )
+from compiling import listen
 
 import jaxsvm
 from jaxsvm import error_on, kernels, objectives, risk_on
@@ -143,6 +144,11 @@ def test_error_and_risk_weigh_their_rows(weight):
     sweep = jax.jit(jax.vmap(lambda b: error_on(data)(dataclasses.replace(model, b=b))))
     found = sweep(jnp.array([-0.1, 100.0]))
     np.testing.assert_allclose(found, [wrong, share @ (Y < 0)], rtol=1e-6)
+    events = listen()  # the error of another number of rows is no program
+    assert float(error_on(jaxsvm.dataset(X32[:17], Y[:17]))(model)) == pytest.approx(
+        np.mean(Y[:17] * score[:17] < 0), rel=1e-6
+    )
+    assert not any(event.endswith("backend_compile_duration") for event in events)
 
 
 @pytest.mark.long

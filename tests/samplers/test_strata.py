@@ -40,6 +40,8 @@ def test_an_epoch_visits_each_row_once_also_where_blocks_differ():
     for j, block in enumerate(([0, 1, 2, 3], [4, 5, 6], [8, 9])):
         once, again = np.sort(index[: 2 * len(block), j].reshape(2, -1), axis=1).tolist()
         assert once == block == again
+    index = draws(samplers.strata(samplers.epochs(1), blocks=1), rows(weight), 9)
+    assert sorted(index[:, 0].tolist()) == [0, 1, 2, 3, 4, 5, 6, 8, 9]
 
 
 @pytest.mark.long(but=1)

@@ -102,10 +102,8 @@ def test_the_mistake_bound(seed, x64):
     added = int(np.abs(np.asarray(run.model.coef)).sum())
     assert run.converged and 1 <= added <= bound
     assert run.evals == added * N
-    assert (
-        np.all(y * np.asarray(run.model(x)) > 0)
-        and float(jaxsvm.error_on(dataset(x, y))(run.model)) == 0
-    )
+    assert np.all(y * np.asarray(run.model(x)) > 0)
+    assert float(jaxsvm.error_on(dataset(x, y))(run.model)) == 0
 
 
 def test_a_margin_is_exceeded_in_the_end(x64):

@@ -47,12 +47,8 @@ def visits_of(x, y, low, high, l1, tol, rounds):
     limit, goal, residual, sizes = [np.inf, np.inf], np.inf, 1.0, []
     visits, latest, renewal = 0.0, 120.0, 20.0
     while visits < rounds and residual > tol:
-        stride, place, kept, most = (
-            PRIMES[len(sizes) % len(PRIMES)] % len(listed),
-            0,
-            [],
-            [-np.inf, -np.inf],
-        )
+        stride, place = PRIMES[len(sizes) % len(PRIMES)] % len(listed), 0
+        kept, most = [], [-np.inf, -np.inf]
         for _ in listed:
             i, place = listed[place], (place + stride) % len(listed)
             grad = y[i] - x[i] @ w

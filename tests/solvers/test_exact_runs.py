@@ -38,11 +38,8 @@ from jaxsvm import kernels, losses
 
 def rounding(coef, gram):
     """Of scores, where kernel values, products and sums are in float32."""
-    return (
-        8
-        * np.finfo(np.float32).eps
-        * (1 + (np.abs(gram) @ np.abs(np.asarray(coef, np.float64))).max())
-    )
+    size = (np.abs(gram) @ np.abs(np.asarray(coef, np.float64))).max()
+    return 8 * np.finfo(np.float32).eps * (1 + size)
 
 
 # the residual
@@ -304,10 +301,8 @@ def test_sets_that_are_solved_by_blocks_lead_to_the_optimum(name):
     assert run.converged and run.state.solver.working.shape == (1024,)
     assert part.violation(coef, gram, bias) <= 1.1e-3  # in float64
     support = int(run.info.support[-1])
-    assert (
-        np.all((part.low <= coef) & (coef <= part.high))
-        and support * BEYOND <= run.evals <= 4 * support * BEYOND
-    )
+    assert np.all((part.low <= coef) & (coef <= part.high))
+    assert support * BEYOND <= run.evals <= 4 * support * BEYOND
     if name in ("hinge free", "eps_insensitive free"):
         assert part.value(coef, gram) == pytest.approx(
             part.value(libsvm(y, gram, C=C)[0], gram), rel=1e-6

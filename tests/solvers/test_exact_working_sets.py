@@ -61,17 +61,11 @@ def test_a_working_set_holds_each_row_once(n, size, stays):
         # The rest: those that rise fastest of what was left, then those that fall fastest.
         others = np.setdiff1d(np.arange(n), keep)
         up, down = np.where(coef < high, pull, -np.inf), np.where(coef > low, -pull, -np.inf)
-        most = np.finfo(np.float32).min
-        first = got[: (size - stays) // 2]
-        np.testing.assert_array_equal(
-            np.sort(np.maximum(up[first], most))[::-1],
-            np.sort(np.maximum(up[others], most))[::-1][: len(first)],
-        )
+        most, first = np.finfo(np.float32).min, got[: (size - stays) // 2]
         rest, second = np.setdiff1d(others, first), got[len(first) : size - stays]
-        np.testing.assert_array_equal(
-            np.sort(np.maximum(down[second], most))[::-1],
-            np.sort(np.maximum(down[rest], most))[::-1][: len(second)],
-        )
+        for score, chosen, among in ((up, first, others), (down, second, rest)):
+            found, best = (np.sort(np.maximum(score[k], most))[::-1] for k in (chosen, among))
+            np.testing.assert_array_equal(found, best[: len(chosen)])
 
     check()
 
@@ -113,10 +107,7 @@ def test_rows_are_subtracted_as_in_float64_and_kept(memory):
             by = np.where(
                 rng.permutation(Q) < many, rng.normal(size=Q) * 10.0 ** rng.integers(-3, 4, Q), 0
             ).astype(np.float32)
-            total, lost = (
-                rng.normal(size=MANY).astype(np.float32),
-                (1e-8 * rng.normal(size=MANY)).astype(np.float32),
-            )
+            total, lost = (rng.normal(size=(2, MANY)) * [[1], [1e-8]]).astype(np.float32)
             had, made = {i for i in range(MANY) if int(held.slot[i]) >= 0}, int(held.n_computed)
             *sums, held = jax.tree.map(np.asarray, _subtract(total, lost, held, index, by))
             need = set(index[by != 0].tolist())
@@ -132,14 +123,10 @@ def test_rows_are_subtracted_as_in_float64_and_kept(memory):
             if room:  # nothing is worked out twice
                 assert int(held.n_computed) == len(ever) and set(there) == ever
             by = by.astype(np.float64)
-            want, size = (
-                total.astype(np.float64) + lost - by @ TABLE[index],
-                np.abs(total) + np.abs(by) @ TABLE[index],
-            )
-            assert np.all(
-                np.abs(sums[0].astype(np.float64) + sums[1] - want)
-                <= 4 * np.finfo(np.float32).eps * size
-            )
+            want = total.astype(np.float64) + lost - by @ TABLE[index]
+            size = np.abs(total) + np.abs(by) @ TABLE[index]
+            off = np.abs(sums[0].astype(np.float64) + sums[1] - want)
+            assert np.all(off <= 4 * np.finfo(np.float32).eps * size)
 
     check()
 

@@ -17,7 +17,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC, LinearSVC
 
 import jaxsvm
-from jaxsvm import features, kernels, models
+from jaxsvm import features, kernels, losses, models
+from jaxsvm.engines.linear_dual import linear_model, parameters_of
 
 N, D, C = 80, 4, 2.0
 RNG = np.random.default_rng(3)
@@ -398,3 +399,19 @@ def test_a_free_bias_that_no_coefficient_decides_is_the_midpoint(x64):
     assert float(bias(1.0)) == pytest.approx((low + high) / 2, abs=1e-9)
     slope = float(bias(1.0 + 1e-4) - bias(1.0 - 1e-4)) / 2e-4
     assert float(jax.grad(bias)(1.0)) == pytest.approx(slope, rel=1e-6)
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("bias", BIASES[::-1])
+def test_derivatives_of_two_rows_are_those_by_hand(bias):
+    """Rows at c + 1 and c - 1 have w = 4 C / (1 + 4 C) and, if b is free, b = - c w."""
+    c = 2.0 if bias == "free" else 0.0
+    data, C, w = dataset([[c + 1], [c - 1]], [1, -1], dtype="float32"), 0.5, 2 / 3
+    v = jnp.array([w, -c * w][: 1 if bias == "none" else 2], "f")
+
+    def model(C):
+        given = parameters_of(C, losses.squared_hinge, data, jnp.float32)
+        return linear_model(bias, v, jnp.array([w, -w], "f") / 2, given)
+
+    found = jax.jit(jax.jacfwd(model))(C)
+    np.testing.assert_allclose([found.w[0], found.b], [4 / 9, -c * 4 / 9], atol=1e-5)

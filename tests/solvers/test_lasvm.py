@@ -281,11 +281,8 @@ def test_sum_box_and_absence_in_float32(bias, C):
         np.finfo(np.float32).eps,
     )
     bound = np.float64(np.float32(C) * weight.astype(np.float32))
-    assert (
-        np.all(LABELS * coef >= 0)
-        and np.all(LABELS * coef <= bound)
-        and np.any(LABELS * coef == bound)
-    )
+    assert np.all((LABELS * coef >= 0) & (LABELS * coef <= bound))
+    assert np.any(LABELS * coef == bound)
     assert np.all(coef[~inside] == 0) and not np.any(inside[:, weight == 0])
     if (
         bias == "free"

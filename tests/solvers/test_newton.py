@@ -312,7 +312,8 @@ def test_a_free_bias_where_no_row_has_curvature(name, system):
     solver = newton(lam, loss=losses.smooth_hinge(width), bias="free", system=system)
     run = jaxsvm.fit(solver, jaxsvm.dataset(x, y), KEY)
     found = objective(np.r_[np.asarray(run.model.w, np.float64), float(run.model.b)])
-    assert run.converged and int(run.state.solver.steps) <= 10 and found - best <= 2e-6 * best
+    most = 2 if (name, system) == ("slopes that cancel", "cholesky") else 10
+    assert run.converged and int(run.state.solver.steps) <= most and found - best <= 2e-6 * best
 
 
 def test_separable_rows_and_a_free_bias():

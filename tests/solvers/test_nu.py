@@ -33,6 +33,7 @@ from sklearn.svm import NuSVC, NuSVR, OneClassSVM
 
 import jaxsvm
 from jaxsvm import kernels
+from jaxsvm.engines import nu_qp
 from jaxsvm.engines.dual_qp import Dual
 from jaxsvm.engines.smo_step import pair_step
 from jaxsvm.objectives import nu_problems
@@ -231,10 +232,22 @@ def test_precomputed_and_sparse_rows(x64):
     ([0.0, 0.0, 0.0], 1.5, [1.0, 0.5, 0.0]),  # LIBSVM's initial point
 ])  # fmt: skip
 def test_a_start_is_brought_to_its_sum(coef, total, want):
-    assert (
-        nu_problems.fill(jnp.array(coef), jnp.array([1.0, 1.0, 2.0]), jnp.float32(total)).tolist()
-        == want
-    )
+    cap = jnp.array([1.0, 1.0, 2.0])
+    assert nu_problems.fill(jnp.array(coef), cap, jnp.float32(total)).tolist() == want
+
+
+def test_the_start_of_two_parts_and_the_numbers_of_a_state_by_hand():
+    low, high = np.array([[0.0, 0, 0, 0], [0, 0, -1, -1]]), np.array([[1.0, 1, 0, 0], [0, 0, 0, 0]])
+    parts = nu_problems.Parts(np.zeros(4), *map(jnp.asarray, (low, high, [1.2, -0.5])))
+    for start, want in ((None, [1, 0.2, -0.5, 0]), ([0.2, 0.4, -0.25, -1], [0.4, 0.8, -0.1, -0.4])):
+        start = None if start is None else jnp.array(start)
+        problem = nu_qp.NuProblem(kernels.linear(), parts, start)
+        coef = np.asarray(jax.jit(problem.initial_coef)())
+        assert (coef[0, 2:] == 0).all() and (coef[1, :2] == 0).all()
+        np.testing.assert_allclose(coef.sum(0), want, atol=1e-6)
+    state = nu_qp.NuState(None, np.array([[1.0, 4.0], [3.0, 2.0]]))
+    numbers = np.stack([state.margin, state.tube, state.offset])
+    np.testing.assert_allclose(numbers, [[1.5, -0.5], [-1.5, 0.5], [-1, -3]])
 
 
 # infeasible nu

@@ -1,5 +1,7 @@
 """What nu bounds, gaps, derivatives and thresholds of machines of nu."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nu_machines import (
     FORMS,
+    GAMMA,
     KEY,
     LABELS,
     NU,
@@ -113,9 +116,7 @@ def test_the_gap_bounds_the_distance_from_the_optimum_of_any_model(form):
     for size in (1e-3, 0.1, 1.0):
         shift = jnp.asarray(size * random.normal(size=N), jnp.float32)
         coef = model.coef * (1 + shift) + (shift if size == 1.0 else 0)
-        moved = model.__class__(
-            model.kernel, model.x, coef, model.b + size, model.index, model.bias
-        )
+        moved = dataclasses.replace(model, coef=coef, b=model.b + size)
         proof = jaxsvm.nu_certificate(moved, data, NU, form, C=C)
         assert proof.dual <= optimum + 1e-6 and proof.primal >= optimum - 1e-6
         f = gaussian(X, X) @ np.asarray(coef, np.float64) + float(moved.b)
@@ -124,6 +125,21 @@ def test_the_gap_bounds_the_distance_from_the_optimum_of_any_model(form):
             np.testing.assert_allclose(
                 proof.primal, primal(form, square, f, float(moved.b), weight), rtol=1e-5
             )
+
+
+def test_the_certificate_of_any_feasible_coefficients_of_a_tube():
+    """The dual value of coefficients of sum 0 is theirs: equal parts of both signs cancel."""
+    random = np.random.default_rng(3)
+    weight, coef, b = random.uniform(0.5, 2, N), 0.1 * random.normal(size=N), 0.3
+    coef -= coef.mean()
+    data, gram = dataset("nu_svr", weight=weight, dtype=np.float32), gaussian(X, X)
+    model = jaxsvm.models.expansion(kernels.rbf(gamma=GAMMA), jnp.asarray(coef), data)
+    model = dataclasses.replace(model, b=jnp.float32(b))
+    proof = jaxsvm.nu_certificate(model, data, NU, "nu_svr", C=C)
+    square, f = coef @ gram @ coef, gram @ coef + b
+    assert proof.exact
+    np.testing.assert_allclose(proof.primal, primal("nu_svr", square, f, b, weight), rtol=1e-5)
+    np.testing.assert_allclose(proof.dual, TARGETS @ coef - square / 2, rtol=1e-4)
 
 
 # derivatives

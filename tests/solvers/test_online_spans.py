@@ -97,11 +97,8 @@ def test_a_row_is_never_nearer_than_the_span(x64):
     jax.block_until_ready(f)
     jax.effects_barrier()
     reach, left = np.array(met).T
-    assert (
-        np.any(reach > 1)
-        and np.all(left >= 0)
-        and np.all(left == np.maximum(1 - reach.astype(np.float32), 0))
-    )
+    assert np.any(reach > 1) and np.all(left >= 0)
+    assert np.all(left == np.maximum(1 - reach.astype(np.float32), 0))
     assert jax.tree.all(jax.tree.map(lambda a: bool(np.all(np.isfinite(a))), f))
 
 

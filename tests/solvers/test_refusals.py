@@ -150,16 +150,10 @@ CALLS = [  # that are refused by their rows, or are no solvers; what the sentenc
         for name in ("decomposition", "smo", "lasvm", "nu_svc", "wolfe", "sbp")
     ),
     (
-        fit(
-            precomputed("decomposition", 2.0 * VALUES),
-            jaxsvm.dataset(LOPSIDED, LABELS),
-        ),
+        fit(precomputed("decomposition", 2.0 * VALUES), jaxsvm.dataset(LOPSIDED, LABELS)),
         "not symmetric",
     ),
-    (
-        fit(precomputed("smo", 2.0 * VALUES), jaxsvm.dataset(LOPSIDED, LABELS)),
-        "not symmetric",
-    ),
+    (fit(precomputed("smo", 2.0 * VALUES), jaxsvm.dataset(LOPSIDED, LABELS)), "not symmetric"),
     *(
         (fit(precomputed(name), jaxsvm.dataset(GRAM[:, :30], LABELS)), r"has shape \(40, 40\)")
         for name in ("decomposition", "smo")

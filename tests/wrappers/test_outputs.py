@@ -121,6 +121,9 @@ def test_problems_of_weights_of_their_own_are_solved_at_once():
         live = ~MISSING[:, c]
         peer = LinearSVC(tol=1e-9, max_iter=100_000).fit(X[live], Y[live, c])
         assert np.allclose(run.model[c].w, peer.coef_[0], atol=1e-3)
+    # a visit of each row of each problem, and two for the look
+    once = fit(jaxsvm.dual_descent(1.0, loss=SQUARED, rounds=1), data, 4, tol=1e-6, steps=1)
+    assert once.evals == 3 * targets.size
 
 
 @pytest.mark.long
