@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pandas
@@ -165,6 +166,14 @@ def test_an_svmlight_file_of_fewer_columns_keeps_their_numbers(run, tmp_path):
     assert status == 2 and "begin at 1" in err
     (tmp_path / "a.svm").write_text("0 1:9 6:1\n0 1:-9\n")
     assert run(f"predict t.skops {tmp_path}/a.svm")[1].split() == ["2", "0"]  # by x[0]
+
+
+def test_pairs_are_those_of_a_query():
+    """Three right pairs and a wrong one; those of two queries are not compared."""
+    x, y = np.array([[1.0], [2], [7], [6], [0]]), np.array([0.0, 1, 2, 0, 1])
+    rows = types.SimpleNamespace(x=x, y=y, query=np.array([0, 0, 1, 1, 1]))
+    ranker = types.SimpleNamespace(predict=lambda x: x[:, 0], classes_=None)
+    assert "concordance 0.7500" in cli.error_of("grades", ranker, rows)
 
 
 @pytest.mark.long

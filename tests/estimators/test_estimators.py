@@ -48,7 +48,6 @@ def on_root(gram, y, C, weight=None):
 # The same problems as scikit-learn's solvers.
 
 
-@pytest.mark.long
 def test_svc_is_that_of_libsvm():
     """With weights, a class weight, and every attribute."""
     x, y = rows()

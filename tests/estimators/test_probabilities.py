@@ -141,7 +141,7 @@ def test_class_weights_weigh_the_fits_and_not_the_probabilities():
 def test_partial_fit_has_no_probabilities():
     made = Pegasos(probability=True, random_state=0)
     made.partial_fit(X, Y, classes=np.unique(Y))
-    with pytest.raises(NotFittedError, match="call fit with probability=True, partial_fit makes"):
+    with pytest.raises(NotFittedError, match="call fit with probability=True; partial_fit makes"):
         made.predict_proba(X)
     made.fit(X, Y).predict_proba(X)
     made.partial_fit(X, Y)

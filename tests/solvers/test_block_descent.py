@@ -158,7 +158,6 @@ def test_features_a_block_at_a_time(monkeypatch):
     np.testing.assert_allclose(once, exact, atol=0.05 * np.abs(exact).max())
 
 
-@pytest.mark.long
 def test_rows_that_repeat_and_what_a_step_reports():
     """A row that occurs twice is moved once, and named once."""
     data, solver = dataset(weight=np.where(np.arange(N) == 4, 0.0, 1.0)), jaxsvm.block_descent(C)

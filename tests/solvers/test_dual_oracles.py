@@ -160,12 +160,15 @@ def test_perceptron_mistake_bound(x64):
 
 
 def _kernel(gram_of):
-    return {"linear": (None, X @ X.T), "kernel": (kernels.rbf(SIGMA), RBF)}[gram_of]
+    squares = kernels.polynomial(degree=2), (X @ X.T + 1) ** 2  # its diagonal is not 1
+    return {"linear": (None, X @ X.T), "kernel": (kernels.rbf(SIGMA), RBF), "squares": squares}[
+        gram_of
+    ]
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("rows", [UNIFORM, BATCHES], ids=["one", "batch with repeats"])
-@pytest.mark.parametrize("space", ["linear", "kernel"])
+@pytest.mark.parametrize("space", ["squares", "linear", "kernel"])
 def test_sdca_visits_rows_one_after_the_other(space, rows, x64):
     assert rows.shape[1] == 1 or any(len(set(batch)) < 4 for batch in rows)
     kernel, gram = _kernel(space)

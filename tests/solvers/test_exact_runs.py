@@ -106,8 +106,10 @@ def test_a_run_goes_on_at_the_optimum_without_work():
     assert rest.evals == 0 and bits(rest.model) == bits(end.model)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["hinge free", "eps_insensitive free", "hinge none"])
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize(
+    "name", ["squared_hinge free", "hinge free", "eps_insensitive free", "hinge none"]
+)
 @pytest.mark.parametrize(
     "make",
     [solver, lambda *args, start: jaxsvm.smo(C, RBF, loss=args[0], bias=args[1], start=start)],
@@ -122,6 +124,11 @@ def test_a_start_is_made_feasible_and_leads_to_the_same_optimum(make, name):
     begun = made.init(KEY, data)
     coef = np.asarray(getattr(begun, "dual", begun).coef, np.float64)
     assert np.all((part.low <= coef) & (coef <= part.high)) and np.sum(coef != 0) > 10
+    if make is solver:
+        ridge = 0 if name != "squared_hinge free" else 1 / (2 * C * np.where(weight > 0, weight, 1))
+        grad = y - GRAM @ coef - ridge * coef
+        found = np.asarray(begun.dual.grad + begun.dual.compensation)
+        np.testing.assert_allclose(found[weight > 0], grad[weight > 0], atol=1e-4)
     assert bias == "none" or abs(coef.sum()) <= 1e-6 * np.abs(coef).sum()
     if name == "hinge free":
         run = (fit if make is solver else fit_smo)(made, data, tol=1e-4)

@@ -268,6 +268,8 @@ def test_counts_of_a_point_stay_when_its_row_is_a_mistake_again():
     solver = jaxsvm.tightest_perceptron(kernels.linear(), budget=3)
     sampler = samplers.epochs(1, shuffle=False)
     state = jaxsvm.fit(solver, data, KEY, steps=4, sampler=sampler).state.solver
+    # a row of weight 0 counts nowhere
+    state, _ = jaxsvm.step(solver, state, jaxsvm.take(data._replace(weight=0 * data.weight), [0]))
     counts = np.concatenate(
         [np.asarray(a).reshape(3, -1) for a in jax.tree.leaves(state.f.annotations)], axis=1
     )

@@ -109,8 +109,8 @@ def primal(gram, y, share, lam, beta):
     return lam / 2 * beta @ gram @ beta + share @ np.maximum(0, 1 - y * (gram @ beta))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("weights", ["norm", "dual"])
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("weights", ["dual", "norm"])
 def test_a_run_goes_on_with_another_lam(weights, x64):
     """The dual value and the bundle of the old lam do not count: the gap is never below the excess
     of the objective."""
@@ -127,8 +127,8 @@ def test_a_run_goes_on_with_another_lam(weights, x64):
     assert excess > 0.01 and float(one.info.residual[-1]) >= excess
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("weight", [np.ones(N), WEIGHT], ids=["plain", "weights"])
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("weight", [WEIGHT, np.ones(N)], ids=["weights", "plain"])
 @pytest.mark.parametrize("weights", ["norm", "dual"])
 @pytest.mark.parametrize("name", GRAMS)
 def test_the_run_by_hand(name, weights, weight, x64):
