@@ -226,7 +226,6 @@ def test_the_bound_is_above_what_the_rest_of_the_kernel_is_worth(loss, x64):
     np.testing.assert_allclose(inside, bound, atol=1e-9)
 
 
-@pytest.mark.long
 def test_the_bound_of_nystrom_features_in_float32():
     """The bound is in float64 whatever the rows; by definition, in NumPy."""
     x, y = load_breast_cancer(return_X_y=True)

@@ -112,7 +112,7 @@ SETS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", SETS)
 def test_leave_one_out_is_that_of_refits(name):
     x, y = SETS[name]

@@ -148,7 +148,7 @@ def rough(bias="none", features=0, loss=losses.hinge):
     return solver, run.model, run.state.solver.coef
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(("bias", "features"), [("none", 64), ("feature", 0)])
 def test_given_coefficients_bound_a_linear_model(bias, features):
     solver, model, given = rough(bias, features)
@@ -222,7 +222,6 @@ def test_given_coefficients_of_sparse_rows_and_of_nested_models():
     assert gap(named, dense) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.long
 def test_given_coefficients_with_a_free_bias():
     run = jaxsvm.fit(jaxsvm.interior_point(C, bias="free", tol=1e-6), ROWS, KEY, steps=1)
     coef = np.asarray(run.state.solver.coef, float)

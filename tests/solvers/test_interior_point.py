@@ -379,7 +379,6 @@ def test_rows_of_one_class():
     assert np.all(np.isfinite(free(one_class)))  # where the labels are not known
 
 
-@pytest.mark.long
 def test_a_free_bias_that_no_coefficient_decides_is_the_midpoint(x64):
     """All coefficients are at bounds: the bias and its derivatives are those of LIBSVM's dual."""
     random = np.random.default_rng(7)

@@ -189,7 +189,7 @@ def lasvm_by_hand(kernel, y, C, S, rows, passes, bias):
     return [np.array(part) for part in zip(*trace, strict=True)]
 
 
-@pytest.mark.long
+@pytest.mark.long(but=2)
 @BOTH
 @pytest.mark.parametrize("C", [0.5, 5.0])
 def test_every_step_is_that_of_the_paper(bias, C, x64):
@@ -212,7 +212,7 @@ def test_every_step_is_that_of_the_paper(bias, C, x64):
 # where it ends
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @BOTH
 def test_one_pass_and_the_finishing_end_at_the_optimum_on_the_rows_kept(bias, x64):
     run, coef = finish(make(bias=bias), dataset(), tol=1e-8)
@@ -299,7 +299,6 @@ def test_sum_box_and_absence_in_float32(bias, C):
     )
 
 
-@pytest.mark.long
 def test_a_pass_is_over_when_every_row_of_positive_weight_was_visited(x64):
     data = dataset(weight=np.where(np.arange(N) < 3, 0.0, 1.0))
     rows = jnp.asarray([*range(N), *range(10), *range(10), *range(N - 1, 9, -1), 5, 6], jnp.int32)[
@@ -347,7 +346,7 @@ def test_rows_of_a_batch_are_taken_in_turn_and_padding_is_passed_over(x64):
     assert np.isfinite(info.residual[-1])
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @BOTH
 @pytest.mark.parametrize("passes", [1, 3])
 def test_many_rows_a_step_make_the_visits_of_one_row_a_step(bias, passes, x64):
@@ -445,7 +444,6 @@ def test_rows_of_one_class_have_no_support_vectors(x64):
     assert np.all(coef == 0) and float(run.model.b) == 1
 
 
-@pytest.mark.long
 def test_where_all_rows_might_leave_the_extremes_stay():
     random = np.random.default_rng(0)
     x, y = random.normal(size=(100, 2)).astype(np.float32), np.zeros(100)

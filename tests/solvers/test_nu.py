@@ -197,7 +197,7 @@ def test_the_run_ends_where_the_transcription_ends(form, x64):
 # weights and files
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_start_gives_the_same_optimum(form, x64):
     data = dataset(form)

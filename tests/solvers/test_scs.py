@@ -266,7 +266,6 @@ def test_a_step_that_is_not_taken_leads_elsewhere(x64):
             np.testing.assert_array_equal(np.asarray(states.a[t])[clear], (margin < 1)[clear])
 
 
-@pytest.mark.long
 def test_a_fresh_sample_is_drawn_by_weight(x64):
     """A row as often as its weight says: one of a millionth of the weight, on which f rises, is
     never among them."""
