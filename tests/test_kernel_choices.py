@@ -100,7 +100,7 @@ def test_sparse_rows_have_the_values_of_dense_ones(kernel):
     np.testing.assert_allclose(*diagonals, atol=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kernel", [kernels.chi2(1.0), 2 * kernels.additive_chi2()], ids=repr)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_negative_numbers_are_refused_by_kernels_of_histograms(kernel, sparse):
@@ -228,6 +228,8 @@ def test_chi2_features():
     phi = features.chi2(KEY, kernel, dim=3, features=20_000)
     np.testing.assert_allclose(phi(x) @ phi(x).T, kernel(x, x), atol=0.05)
     assert phi(x).shape == (40, phi.features) and np.isnan(phi(-x - 1)).all()
+    rows = jaxsvm.dataset(scipy.sparse.csr_matrix(x), Y).x
+    np.testing.assert_allclose(phi(rows), phi(x), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,7 @@ def test_given_coefficients_of_sparse_rows_and_of_nested_models():
     assert gap(named, dense) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.long
 def test_given_coefficients_with_a_free_bias():
     run = jaxsvm.fit(jaxsvm.interior_point(C, bias="free", tol=1e-6), ROWS, KEY, steps=1)
     coef = np.asarray(run.state.solver.coef, float)

@@ -34,6 +34,7 @@ from sklearn.svm import NuSVC, NuSVR, OneClassSVM
 import jaxsvm
 from jaxsvm import kernels
 from jaxsvm.engines.dual_qp import Dual
+from jaxsvm.engines.nu_qp import NuProblem
 from jaxsvm.engines.smo_step import pair_step
 from jaxsvm.objectives import nu_problems
 from jaxsvm.types import Quadratic
@@ -197,7 +198,7 @@ def test_the_run_ends_where_the_transcription_ends(form, x64):
 # weights and files
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_a_start_gives_the_same_optimum(form, x64):
     data = dataset(form)
@@ -235,6 +236,13 @@ def test_a_start_is_brought_to_its_sum(coef, total, want):
         nu_problems.fill(jnp.array(coef), jnp.array([1.0, 1.0, 2.0]), jnp.float32(total)).tolist()
         == want
     )
+
+
+def test_a_start_is_scaled_to_the_sum_of_each_part():
+    low, high = jnp.array([[0.0, 0, 0, 0], [0, 0, -1, -1]]), jnp.array([[1.0, 1, 0, 0], [0] * 4])
+    parts = nu_problems.Parts(jnp.zeros(4), low, high, jnp.array([0.9, -0.6]))
+    coef = NuProblem(None, parts, jnp.array([0.1, 0.2, -0.3, -0.1])).initial_coef()
+    np.testing.assert_allclose(coef, [[0.3, 0.6, 0, 0], [0, 0, -0.45, -0.15]], rtol=1e-6)
 
 
 # infeasible nu

@@ -200,7 +200,7 @@ UNIT = {
 }
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name, nu",
     [
