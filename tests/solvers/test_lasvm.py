@@ -370,7 +370,7 @@ def test_many_rows_a_step_make_the_visits_of_one_row_a_step(bias, passes, x64):
         np.testing.assert_allclose(np.sum(info.progress), np.sum(one_info.progress), rtol=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @BOTH
 def test_with_a_tolerance_the_update_that_ends_the_passes_goes_on_to_it(bias, x64):
     data = dataset()

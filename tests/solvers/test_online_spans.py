@@ -66,7 +66,6 @@ def test_the_factor_inverts_the_kernel_among_the_points(dtype, eta, x64):
     assert len(x) > 4
 
 
-@pytest.mark.long(but=1)
 @pytest.mark.parametrize("eta", [ETA, 0.9])
 def test_projectron_plus_takes_every_branch_of_its_rule(eta, x64):
     method = ProjectronPlus(eta)

@@ -16,6 +16,7 @@ from sklearn.datasets import load_breast_cancer
 
 import jaxsvm
 from jaxsvm import features, kernels
+from jaxsvm.solvers.subgradients.wolfe import Bundle, _move_lightest
 
 N, D, LAM = 60, 4, 0.02
 RNG = np.random.default_rng(8)
@@ -214,6 +215,13 @@ def exact(name, lam):
     problem = SimpleNamespace(lam=lam, loss=jaxsvm.losses.hinge, bias="none", kernel=RBF)
     best = (oracles.liblinear if name == "linear" else oracles.box)(x, y, problem)
     return lam / 2 * best.square + np.maximum(0, 1 - y * best.f(x)).mean()
+
+
+def test_the_lightest_vector_gives_way_to_the_next():
+    numbers, weights = jnp.arange(4), jnp.array([0.0, 0.5, 0.1, 0.4])
+    for is_used, order in ((True, [0, 1, 3, 2]), (False, [0, 1, 2, 3])):
+        bundle = Bundle(numbers, numbers, numbers, jnp.array([True, True, True, is_used]))
+        assert _move_lightest(bundle, weights, 3).h.tolist() == order
 
 
 @pytest.mark.long(but=1)

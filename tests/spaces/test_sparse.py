@@ -97,6 +97,7 @@ def test_blocks_of_sparse_pairs(sparse, dense, monkeypatch):
     np.testing.assert_allclose(found, dense.x @ dense.x.T, atol=1e-5)
 
 
+@pytest.mark.long
 def test_gradients_through_products(sparse, dense):
     w = jnp.linspace(-1, 1, D)
     value = lambda x: lambda w: jnp.sum(jnp.tanh(numerics.dot(x, w)))
@@ -477,3 +478,10 @@ def test_the_derivative_of_a_sum_of_pointed_rows_is_that_of_dense_rows(sparse, d
     towards = jnp.zeros_like(sparse.x.value).at[7, 0].set(1)
     slope = jax.jvp(lambda value: of_sparse(w, coef, value), (sparse.x.value,), (towards,))[1]
     np.testing.assert_allclose(slope, (coef[0] + coef[2]) * u[sparse.x.index[7, 0]], rtol=1e-5)
+    # the scores, in the values and in the weights
+    scores = lambda w, value: sparse_products.scores(
+        dataclasses.replace(sparse.x, value=value, rows=index), w
+    )
+    slope = jax.jvp(scores, (w, sparse.x.value), (u, towards))[1]
+    own = jnp.array([1.0, 0.0, 1.0]) * w[sparse.x.index[7, 0]]
+    np.testing.assert_allclose(slope, dense.x[index] @ u + own, rtol=1e-5, atol=1e-5)
