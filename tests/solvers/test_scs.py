@@ -189,10 +189,10 @@ def test_strong_regularisation_takes_one_step(weight, choices, x64):
 # what always holds
 
 WAYS = [
+    {"line_search": "wolfe", "metric": "euclidean", "m_L": 0.2, "m_R": 0.2},
     {},
     {"metric": "euclidean"},
     {"line_search": "wolfe"},
-    {"line_search": "wolfe", "metric": "euclidean", "m_L": 0.2, "m_R": 0.2},
     {"fresh_sample": True},
     {"at_incumbent": True},
     {"first": 1, "growth": 1},
@@ -200,7 +200,7 @@ WAYS = [
 ]
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("choices", WAYS, ids=str)
 def test_every_step_of_a_run(choices, x64):
     """Accepted steps do not raise f on the sample, rejected ones change nothing; what is not in the
@@ -359,7 +359,6 @@ def test_stops_on_the_norm_of_the_direction(dtype, x64):
 # the same run otherwise
 
 
-@pytest.mark.long
 def test_the_model_is_an_expansion_over_the_sample(x64):
     run = jaxsvm.fit(make(), dataset(), KEY, steps=30)
     index, coef = np.asarray(run.model.index), np.asarray(run.model.coef)
