@@ -233,6 +233,9 @@ def test_every_step_of_a_run(choices, x64):
                 moved @ (moved if choices.get("metric") == "euclidean" else gram @ moved)
             )
             assert size_moved <= old * (1 + 1e-9) and length > 0.1 * LAM * old
+            if "m_L" in choices:  # f falls in proportion to the step
+                step = size_moved / length
+                assert value(w[t]) <= value(before) - 0.2 * length**2 * step + 1e-12
             assert radius[t] == min(2 * old, 10 / np.sqrt(LAM))
         if choices.get("at_incumbent"):
             np.testing.assert_array_equal(trial[t], w[t])
