@@ -139,9 +139,8 @@ def test_the_run_by_hand(name, weights, weight, x64):
     x, y = X.copy(), Y.copy()
     # wild rows that do not count
     x[weight == 0], y[weight == 0] = (3 * X[weight == 0], -Y[weight == 0])
-    states, info = trace(
-        jaxsvm.wolfe(LAM, KERNELS[name], weights=weights), dataset(x, y, weight), steps
-    )
+    solver, data = jaxsvm.wolfe(LAM, KERNELS[name], weights=weights), dataset(x, y, weight)
+    states, info = trace(solver, data, steps)
     close = functools.partial(np.testing.assert_allclose, rtol=1e-6, atol=1e-8)
     count = 0
     for t, (beta, held, best, value, loss, resets, before) in zip(
@@ -162,6 +161,8 @@ def test_the_run_by_hand(name, weights, weight, x64):
         assert (1 <= count <= 20) == (weights == "norm") and float(info.residual[-1]) < 1e-2
     assert np.all(np.asarray(info.evals) == N * N) and np.all(np.asarray(info.index) == -1)
     assert np.array_equal(states.t, np.arange(1, steps + 1))
+    model = solver.model(jax.tree.map(lambda a: a[-1], states), data)
+    close(model(jnp.asarray(X)), gram @ beta)
 
 
 # closed forms
