@@ -199,10 +199,10 @@ def test_strong_regularisation_takes_one_step(choices, weight, lam, x64):
 # what always holds
 
 WAYS = [
-    {"weights": "dual", "bundle": 10},
     {},
     {"bundle": 10},
     {"weights": "dual"},
+    {"weights": "dual", "bundle": 10},
     {"line_search": "wolfe"},
     {"line_search": "wolfe", "bundle": 10, "m_L": 0.2, "m_R": 0.2},
     {"reset": 0.0},
@@ -225,7 +225,7 @@ def test_the_lightest_vector_gives_way_to_the_next():
         assert _move_lightest(bundle, weights, 3).h.tolist() == order
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", GRAMS)
 @pytest.mark.parametrize("choices", WAYS, ids=str)
 def test_every_step_of_a_run(choices, name, x64):
