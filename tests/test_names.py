@@ -103,7 +103,6 @@ def test_predictions_take_columns_by_name(make, tmp_path):
             model.predict(FRAME.assign(more=1))
 
 
-@pytest.mark.long
 def test_real_targets_and_labels_know_their_columns():
     real = jaxsvm.fit(
         jaxsvm.linear_svm(1.0, loss=jaxsvm.losses.squared),

@@ -112,6 +112,10 @@ CALLS = [
         (of(dataset, X, Y, w), "^weight .* 3 rows of x, got")
         for w in ([1, 1], COLUMN.tolist(), 1.0)
     ),
+    # rows over devices
+    (of(jdata.shard, FOUR, "cpu"), "^mesh must be a mesh such as jax.make_mesh.*got 'cpu'"),
+    (of(jdata.shard, FOUR, jax.make_mesh((1,), ("data",))), '^mesh must have an axis "rows", got'),
+    (of(jdata.shard, jax.tree.map(lambda a: a[:0], FOUR)), "^data has no rows"),
     # sparse rows
     (of(dataset, csr([[0, 1.0], [2.0, 0], [0, np.nan]]), Y), "^x holds a NaN, first in row 2: "),
     (of(dataset, csr(np.eye(3) * 1j), Y), "^x must be .*real numbers, got dtype complex128"),

@@ -304,6 +304,14 @@ def test_landmarks_are_rows_where_features_are_kernel_values():
     close(lifted @ lifted[places].T, rbf_kernel(x[:30], x[places], gamma=0.3), atol=1e-3)
 
 
+@pytest.mark.parametrize("choose", ["uniform", "random_pivots"])
+def test_as_many_landmarks_as_rows_give_the_kernel(choose):
+    x, made = rows()[0][:20], NystromFeatures(n_components=30, gamma=0.3, choose=choose)
+    with pytest.warns(UserWarning, match="but only 20 rows: all are taken"):
+        lifted = made.fit_transform(x)
+    close(lifted @ lifted.T, rbf_kernel(x, gamma=0.3), atol=1e-4)
+
+
 @pytest.mark.long
 def test_landmarks_of_another_choice():
     x, _ = rows()

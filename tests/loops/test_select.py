@@ -3,6 +3,7 @@ by one."""
 
 import contextlib
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -112,7 +113,7 @@ SETS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", SETS)
 def test_leave_one_out_is_that_of_refits(name):
     x, y = SETS[name]
@@ -177,6 +178,15 @@ def test_other_solvers_as_by_fit(kind):
     assert (found.certificate is None) != shared and np.isnan(found.table.gap).all() != shared
     shape = (len(data.y), 3) if kind == "classes" else (len(data.y),)
     assert found.model(data.x).shape == shape and np.isfinite(found.scores).all()
+
+
+def test_cells_that_do_not_fit_the_memory_are_run_in_turns():
+    maker, data, _ = KINDS["primal"]
+    at = lambda memory: chosen(maker, data, folds=2, memory=memory, lam=[1e-3, 0.1])
+    with pytest.raises(ValueError, match="the folds of one cell take") as refusal:
+        at(1.0)
+    room = float(re.search(r"take (\S+) bytes", str(refusal.value))[1])
+    np.testing.assert_allclose(at(1.01 * room).scores, at(None).scores, rtol=1e-5, atol=1e-6)
 
 
 def near_liblinear(found, map_of, atol, **options):

@@ -303,7 +303,6 @@ def test_a_regressor_with_a_linear_kernel_keeps_its_digits(path):
     assert np.abs(our_values(model, x)[1] - their_values(path, x)[1]).max() < 1e-3
 
 
-@pytest.mark.long
 def test_coefficients_that_float32_cannot_sum_are_a_warning(path):
     overlapping("-s 1 -t 1 -d 2 -g 1 -n 0.1", path, columns=1)
     with pytest.warns(UserWarning, match="rounds decision values by about"):

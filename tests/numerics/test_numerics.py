@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxsvm import numerics
+from jaxsvm.numerics.normal_equations import symmetric
 
 exact = settings(max_examples=30, deadline=None, derandomize=True)
 word = st.integers(0, 2**32 - 1)
@@ -301,6 +302,17 @@ def test_double_keeps_digits_inside_of_every_transformation(name):
     assert value.dtype == jnp.float32
     np.testing.assert_allclose(value, 2 * 3e-12, rtol=1e-3)
     assert float(jax.jit(_digits)(jnp.asarray(1e-12, jnp.float32))) == 0
+
+
+def test_a_symmetric_map_has_its_derivatives_both_ways():
+    """In a loop, which has none backwards."""
+    matrix = jnp.array([[2.0, -1.0, 0.5], [-1.0, 3.0, 0.0], [0.5, 0.0, 1.0]])
+    row = lambda carry, u: (carry[0] + 1, carry[1].at[carry[0]].set(jnp.dot(matrix[carry[0]], u)))
+    product = lambda u: jax.lax.while_loop(
+        lambda carry: carry[0] < 3, lambda carry: row(carry, u), (0, jnp.zeros(3))
+    )[1]
+    for derivative in (jax.jacrev, jax.jacfwd):
+        np.testing.assert_allclose(derivative(symmetric(product))(jnp.ones(3)), matrix, rtol=1e-6)
 
 
 @pytest.mark.parametrize("constant", [False, True])

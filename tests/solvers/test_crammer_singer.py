@@ -127,7 +127,7 @@ def test_two_classes_are_the_machine_of_the_hinge():
     assert b[1] - b[0] == pytest.approx(float(binary.b), abs=1e-3)
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", ["feature", "none"])
 @pytest.mark.parametrize("C", [0.05, 3.0])
 def test_derivatives_are_those_of_the_optimum(C, bias, x64):

@@ -207,7 +207,6 @@ def test_derivatives_are_those_of_the_interior_point_method(x64):
         np.testing.assert_allclose(ours, other, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.long
 def test_derivatives_in_the_rows_are_differences_of_solutions(x64):
     data = dataset(form="dense", dtype=np.float64)
     step = np.random.default_rng(1).normal(size=X.shape)

@@ -98,7 +98,6 @@ def test_precomputed_values_and_functions_are_kernels(make, kernel, x, new):
     np.testing.assert_allclose(run.model(new.astype(np.float32)), AT_Z @ coef + b, atol=2e-3)
 
 
-@pytest.mark.long
 def test_support_vectors_are_those_of_libsvm(x64):
     tol = 1e-6
     run, (coef, b) = fine("hinge free"), libsvm(LABELS, GRAM, tol=tol)

@@ -189,7 +189,7 @@ def lasvm_by_hand(kernel, y, C, S, rows, passes, bias):
     return [np.array(part) for part in zip(*trace, strict=True)]
 
 
-@pytest.mark.long
+@pytest.mark.long(but=2)
 @BOTH
 @pytest.mark.parametrize("C", [0.5, 5.0])
 def test_every_step_is_that_of_the_paper(bias, C, x64):
@@ -212,7 +212,7 @@ def test_every_step_is_that_of_the_paper(bias, C, x64):
 # where it ends
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @BOTH
 def test_one_pass_and_the_finishing_end_at_the_optimum_on_the_rows_kept(bias, x64):
     run, coef = finish(make(bias=bias), dataset(), tol=1e-8)
@@ -296,7 +296,6 @@ def test_sum_box_and_absence_in_float32(bias, C):
     )
 
 
-@pytest.mark.long
 def test_a_pass_is_over_when_every_row_of_positive_weight_was_visited(x64):
     data = dataset(weight=np.where(np.arange(N) < 3, 0.0, 1.0))
     rows = jnp.asarray([*range(N), *range(10), *range(10), *range(N - 1, 9, -1), 5, 6], jnp.int32)[
@@ -344,7 +343,7 @@ def test_rows_of_a_batch_are_taken_in_turn_and_padding_is_passed_over(x64):
     assert np.isfinite(info.residual[-1])
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @BOTH
 @pytest.mark.parametrize("passes", [1, 3])
 def test_many_rows_a_step_make_the_visits_of_one_row_a_step(bias, passes, x64):
@@ -368,7 +367,7 @@ def test_many_rows_a_step_make_the_visits_of_one_row_a_step(bias, passes, x64):
         np.testing.assert_allclose(np.sum(info.progress), np.sum(one_info.progress), rtol=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @BOTH
 def test_with_a_tolerance_the_update_that_ends_the_passes_goes_on_to_it(bias, x64):
     data = dataset()
@@ -442,7 +441,6 @@ def test_rows_of_one_class_have_no_support_vectors(x64):
     assert np.all(coef == 0) and float(run.model.b) == 1
 
 
-@pytest.mark.long
 def test_where_all_rows_might_leave_the_extremes_stay():
     random = np.random.default_rng(0)
     x, y = random.normal(size=(100, 2)).astype(np.float32), np.zeros(100)

@@ -330,7 +330,7 @@ def test_rows_beyond_a_block_and_inside_of_a_transformation(x64):
     np.testing.assert_allclose(slope[0], np.diff(errors)[0] / 2e-5, rtol=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", ["free", "none", "feature"])
 def test_inside_of_a_transformation_float32_rows_keep_their_digits(bias):
     """Fewer rows than columns: 1 minus a leverage, some lam / eigenvalue, is below the rounding of

@@ -35,6 +35,7 @@ import jaxsvm
 from jaxsvm import kernels
 from jaxsvm.engines import nu_qp
 from jaxsvm.engines.dual_qp import Dual
+from jaxsvm.engines.nu_qp import NuProblem
 from jaxsvm.engines.smo_step import pair_step
 from jaxsvm.objectives import nu_problems
 from jaxsvm.types import Quadratic
@@ -248,6 +249,13 @@ def test_the_start_of_two_parts_and_the_numbers_of_a_state_by_hand():
     state = nu_qp.NuState(None, np.array([[1.0, 4.0], [3.0, 2.0]]))
     numbers = np.stack([state.margin, state.tube, state.offset])
     np.testing.assert_allclose(numbers, [[1.5, -0.5], [-1.5, 0.5], [-1, -3]])
+
+
+def test_a_start_is_scaled_to_the_sum_of_each_part():
+    low, high = jnp.array([[0.0, 0, 0, 0], [0, 0, -1, -1]]), jnp.array([[1.0, 1, 0, 0], [0] * 4])
+    parts = nu_problems.Parts(jnp.zeros(4), low, high, jnp.array([0.9, -0.6]))
+    coef = NuProblem(None, parts, jnp.array([0.1, 0.2, -0.3, -0.1])).initial_coef()
+    np.testing.assert_allclose(coef, [[0.3, 0.6, 0, 0], [0, 0, -0.45, -0.15]], rtol=1e-6)
 
 
 # infeasible nu

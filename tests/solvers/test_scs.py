@@ -189,10 +189,10 @@ def test_strong_regularisation_takes_one_step(weight, choices, x64):
 # what always holds
 
 WAYS = [
+    {"line_search": "wolfe", "metric": "euclidean", "m_L": 0.2, "m_R": 0.2},
     {},
     {"metric": "euclidean"},
     {"line_search": "wolfe"},
-    {"line_search": "wolfe", "metric": "euclidean", "m_L": 0.2, "m_R": 0.2},
     {"fresh_sample": True},
     {"at_incumbent": True},
     {"first": 1, "growth": 1},
@@ -200,7 +200,7 @@ WAYS = [
 ]
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("choices", WAYS, ids=str)
 def test_every_step_of_a_run(choices, x64):
     """Accepted steps do not raise f on the sample, rejected ones change nothing; what is not in the
@@ -233,6 +233,9 @@ def test_every_step_of_a_run(choices, x64):
                 moved @ (moved if choices.get("metric") == "euclidean" else gram @ moved)
             )
             assert size_moved <= old * (1 + 1e-9) and length > 0.1 * LAM * old
+            if "m_L" in choices:  # f falls in proportion to the step
+                step = size_moved / length
+                assert value(w[t]) <= value(before) - 0.2 * length**2 * step + 1e-12
             assert radius[t] == min(2 * old, 10 / np.sqrt(LAM))
         if choices.get("at_incumbent"):
             np.testing.assert_array_equal(trial[t], w[t])
@@ -266,7 +269,6 @@ def test_a_step_that_is_not_taken_leads_elsewhere(x64):
             np.testing.assert_array_equal(np.asarray(states.a[t])[clear], (margin < 1)[clear])
 
 
-@pytest.mark.long
 def test_a_fresh_sample_is_drawn_by_weight(x64):
     """A row as often as its weight says: one of a millionth of the weight, on which f rises, is
     never among them."""
@@ -360,7 +362,6 @@ def test_stops_on_the_norm_of_the_direction(dtype, x64):
 # the same run otherwise
 
 
-@pytest.mark.long
 def test_the_model_is_an_expansion_over_the_sample(x64):
     run = jaxsvm.fit(make(), dataset(), KEY, steps=30)
     index, coef = np.asarray(run.model.index), np.asarray(run.model.coef)

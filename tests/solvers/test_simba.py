@@ -82,7 +82,8 @@ def test_the_run_of_the_paper(nu, weight, x64):
     x, y = X.copy(), Y.copy()
     # wild rows that do not count
     x[weight == 0], y[weight == 0] = (50 * X[weight == 0], -Y[weight == 0])
-    states, info, columns = trace(jaxsvm.simba(nu, horizon=200.0), dataset(x, y, weight), 80)
+    solver, data = jaxsvm.simba(nu, horizon=200.0), dataset(x, y, weight)
+    states, info, columns = trace(solver, data, 80)
     assert len(np.unique(info.index)) > 10 and len(np.unique(columns)) >= 3
     wrong = []
     for t, (q, u, mean) in enumerate(
@@ -97,6 +98,11 @@ def test_the_run_of_the_paper(nu, weight, x64):
     np.testing.assert_array_equal(info.loss, wrong)
     np.testing.assert_array_equal(info.residual, wrong)
     assert np.all(np.asarray(info.evals) == 2)
+    w = mean / np.linalg.norm(mean)
+    live = weight > 0
+    level = by_sorting((Y * (X @ w))[live], weight.sum() * nu, weight[live])
+    model = solver.model(jax.tree.map(lambda a: a[-1], states), data)
+    np.testing.assert_allclose(model.w, w / (level if level > 0 else 1), rtol=1e-9)
 
 
 @pytest.mark.long

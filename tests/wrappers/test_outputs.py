@@ -126,7 +126,6 @@ def test_problems_of_weights_of_their_own_are_solved_at_once():
     assert once.evals == 3 * targets.size
 
 
-@pytest.mark.long
 def test_problems_of_other_C_are_solved_in_turns():
     data = jaxsvm.dataset(scipy.sparse.csr_matrix(X), Y[:, 0])
     at = lambda C: jaxsvm.fit(jaxsvm.dual_descent(C, loss=SQUARED), data, KEY, tol=1e-6).model.w
