@@ -117,12 +117,12 @@ def test_pairs_of_a_one_vs_one_are_their_own_values():
     np.testing.assert_allclose(made.predict_proba(X[used]), wanted, atol=1e-3)
 
 
-@pytest.mark.long
-def test_two_classes_are_coupled_to_the_same():
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_two_classes_are_coupled_to_the_same(method):
     theirs, used = models.from_sklearn(machine(2)), held_out(2)
     data = jaxsvm.dataset(X[used], NAMES[used])
     rest, pairs = (
-        jaxsvm.calibrate(theirs, data, coupling=coupling).predict_proba(X)
+        jaxsvm.calibrate(theirs, data, method=method, coupling=coupling).predict_proba(X)
         for coupling in calibration.COUPLINGS
     )
     np.testing.assert_allclose(rest, pairs, atol=1e-5)

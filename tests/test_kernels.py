@@ -18,12 +18,7 @@ from jaxsvm import kernels, models
 RNG = np.random.default_rng(0)
 X, Z = RNG.normal(size=(7, 5)), RNG.normal(size=(4, 5))
 X32, Z32 = (jnp.asarray(rows, jnp.float32) for rows in (X, Z))
-KEY, RBF, LINE, VALUES = (
-    jax.random.key(0),
-    kernels.rbf(1.0),
-    kernels.linear(),
-    kernels.precomputed(),
-)
+RBF, LINE, VALUES = kernels.rbf(1.0), kernels.linear(), kernels.precomputed()
 close, equal = np.testing.assert_allclose, np.testing.assert_array_equal
 
 CASES = {

@@ -275,6 +275,10 @@ def test_of_several_as_small_the_oldest_goes(x64):
         assert int(_smallest(points._replace(birth=born))[0]) == shift
         change, _ = budget.remove().change(RBF, points._replace(birth=born), ())
         assert int(change.removed) == shift
+    points = full_points(4, 1, seed=1, coef=np.ones(9), kernel=CUBIC)
+    rows = np.vstack([points.x, points.row])
+    least = np.argmin(np.diag(cubic(rows, rows)))
+    assert int(budget.remove().change(CUBIC, points, ())[0].removed) == least
 
 
 # projection

@@ -82,6 +82,9 @@ def test_queries_of_a_ranker():
         by_hand = Ranker(loss="squared_hinge").fit(X[train], Y[train], qid=GROUPS[train])
         wanted = by_hand.score(X[test], Y[test], qid=GROUPS[test])
         close(value, wanted, rtol=1e-6)
+    weight = 1.0 * (GROUPS[test] != GROUPS[test][0])
+    found, rest = by_hand.score(X[test], Y[test], weight, qid=GROUPS[test]), test[weight > 0]
+    close(found, by_hand.score(X[rest], Y[rest], qid=GROUPS[rest]), rtol=1e-6)
 
 
 @pytest.mark.long(but=1)

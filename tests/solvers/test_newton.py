@@ -385,9 +385,16 @@ def test_derivatives_in_the_width_of_a_loss_and_of_second_order(x64):
         solve(data, lam, loss=losses.logistic, bias="feature", tol=1e-26).model
     )
     first = jax.jit(jax.grad(smooth))
-    np.testing.assert_allclose(
-        jax.jit(jax.hessian(smooth))(LAM), differences(first, LAM), rtol=1e-4
-    )
+    second = jax.jit(jax.hessian(smooth))(LAM)
+    np.testing.assert_allclose(second, differences(first, LAM), rtol=1e-4)
+
+
+def test_second_derivatives_of_two_rows_are_those_by_hand(x64):
+    """Squared losses of rows 1 and -1: w = 1 / (1 + lam)."""
+    rows = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+    solver = lambda lam: jaxsvm.newton(lam, loss=losses.squared, bias="none")
+    w = lambda lam: jaxsvm.fit(solver(lam), rows, KEY, steps=1).model.w[0]
+    np.testing.assert_allclose(jax.jit(jax.grad(jax.grad(w)))(1.0), 2 / 2**3, rtol=1e-6)
 
 
 @pytest.mark.long

@@ -109,6 +109,12 @@ def written_out(rounds, mix):
     return out
 
 
+def test_the_model_of_svm_perf_is_the_best_of_its_rounds(x64):
+    runs = [jaxsvm.fit(svm_perf(LAM), dataset(), KEY, steps=k).model.w for k in range(2, 10)]
+    values = [LAM / 2 * w @ w + hinge(w) for w in map(np.asarray, runs)]
+    assert np.diff(values).max() <= 1e-12
+
+
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("mix", [0.1, 1.0])
 def test_rounds_are_those_of_the_method_written_out(mix, x64):

@@ -235,6 +235,13 @@ def test_rows_of_a_batch_come_in_turn(name, x64):
 # single cases
 
 
+def test_weights_multiply_the_steps_of_descent(x64):
+    data = jaxsvm.dataset([[0.0], [50.0]], [1, -1], [1.0, 3.0])
+    solver = jaxsvm.bogd(1e-9, RBF, budget=4, eta=0.2)
+    state, _ = jaxsvm.step(solver, solver.init(KEY, data), data)
+    np.testing.assert_allclose(solver.model(state)(data.x), [0.1, -0.3], rtol=1e-6)
+
+
 @pytest.mark.long
 def test_projectron_takes_all_mistakes_of_a_batch_as_the_perceptron_does(x64):
     """The second row is right once the first is in; it was a mistake when the batch was scored."""

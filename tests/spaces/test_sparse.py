@@ -107,7 +107,6 @@ def test_gradients_through_products(sparse, dense):
 # Solvers: the same draws, the same model
 
 RBF = kernels.rbf(1.0)
-PHI = features.fourier(KEY, RBF, dim=8, features=16)
 AVERAGED = jaxsvm.averaged(jaxsvm.pegasos(1e-2, bias="feature"))
 
 
