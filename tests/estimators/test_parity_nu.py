@@ -32,6 +32,8 @@ def test_novelties_are_found():
     assert np.mean(made.predict(same) == 1) > 0.9 and np.mean(made.predict(other) == -1) > 0.9
     equal(made.decision_function(same) >= 0, made.predict(same) == 1)
     assert np.mean(made.predict(train) == -1) <= 0.1 + 1e-9 <= len(made.support_) / 200 + 1e-9
+    made.decision_function = lambda rows: np.array([-1.0, 0.0, 1.0])
+    assert made.predict(train[:3]).tolist() == [-1, 1, 1]
 
 
 @pytest.mark.long(but=2)
