@@ -148,7 +148,7 @@ def rough(bias="none", features=0, loss=losses.hinge):
     return solver, run.model, run.state.solver.coef
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(("bias", "features"), [("none", 64), ("feature", 0)])
 def test_given_coefficients_bound_a_linear_model(bias, features):
     solver, model, given = rough(bias, features)

@@ -212,7 +212,7 @@ def test_every_step_is_that_of_the_paper(bias, C, x64):
 # where it ends
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @BOTH
 def test_one_pass_and_the_finishing_end_at_the_optimum_on_the_rows_kept(bias, x64):
     run, coef = finish(make(bias=bias), dataset(), tol=1e-8)
@@ -343,7 +343,7 @@ def test_rows_of_a_batch_are_taken_in_turn_and_padding_is_passed_over(x64):
     assert np.isfinite(info.residual[-1])
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("passes", [1, 3])
 def test_many_rows_a_step_make_the_visits_of_one_row_a_step(bias, passes, x64):

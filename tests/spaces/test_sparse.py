@@ -69,7 +69,7 @@ def test_products_both_ways(sparse, dense, columns):
         np.testing.assert_allclose(added, right + left @ x, atol=2e-5)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kernel",
     [
