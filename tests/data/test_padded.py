@@ -86,6 +86,7 @@ def test_padding_is_rows_of_weight_0_and_columns_of_zeros():
     plain, padded = both()
     n = len(plain.y)
     assert (padded.rows, padded.x.shape) == (n, (512, 64)) and plain.rows == n
+    assert jaxsvm.shard(padded, jax.make_mesh((1,), ("rows",)), blocks=3).rows == n
     parts = jaxsvm.shard(plain, jax.make_mesh((1,), ("rows",)), blocks=7)
     assert parts.rows == n < len(parts.y) and parts.weight.sum() == plain.weight.sum()
     assert not padded.weight[n:].any() and (padded.index[n:] == -1).all()

@@ -54,10 +54,7 @@ WRITTEN = [  # what `to_libsvm` cannot write, and what the sentence says
     (of_kernel(kernels.linear() + RBF), "got sum_"),
     (MAPPED, "got a model on features: write it with models.save"),
     (Classifier(MAPPED, (0, 1)), "got a model on features"),
-    (
-        Classifier(LINEAR, ("no", "yes")),
-        r"class 'no': give it .* models.Classifier\(model.inner, \(0, 1",
-    ),
+    (Classifier(LINEAR, ("no", "yes")), r"class 'no': .* models.Classifier\(model.inner, \(0, 1"),
     (Classifier(LINEAR, (0.5, 1)), "integers of 32 bits, but the model has the class 0.5"),
     *((Classifier(LINEAR, (0, big)), "integers of 32 bits") for big in (2**31, 2**100, np.inf)),
     (NAN, "not finite: its training diverged"),
