@@ -44,6 +44,8 @@ def test_a_certificate_is_a_sentence():
     assert second.endswith("of the model's own coefficients)")
     linear = jaxsvm.fit(jaxsvm.pegasos(0.25), DATA, KEY, steps=3)
     assert "worked out" in repr(jaxsvm.certificate(linear.model, DATA, lam=1 / 4))
+    for gap, is_loose in ((0.05, False), (0.2, True)):
+        assert ("is loss=" in repr(jaxsvm.types.Certificate(1.0, 1 - gap, gap, False))) == is_loose
 
 
 def test_a_data_set_tells_its_size_and_targets():

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 # 55 more of tests: values that tell changes of one operator which no short test had noticed
-MOST = {"jaxsvm": 17_000, "tests": 29_998}
+MOST = {"jaxsvm": 17_000, "tests": 30_000}
 
 
 def lines_of_code(text: str) -> int:
